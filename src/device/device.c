@@ -10,6 +10,7 @@ const struct weir_device_ops *const device_table[] = {
     &verbs_device_ops,
 #endif
 #ifdef WEIR_HAVE_OFI
+    &efa_device_ops,
     &ofi_device_ops,
 #endif
 };
@@ -46,6 +47,7 @@ static setting_reader *const readers[] = {
     verbs_setting,
 #endif
 #ifdef WEIR_HAVE_OFI
+    efa_setting,
     ofi_setting,
 #endif
 };

@@ -16,8 +16,10 @@ extern const struct weir_device_ops shm_device_ops;
 /* RDMA devices, through libibverbs; only where the build has it (WEIR_HAVE_VERBS). */
 extern const struct weir_device_ops verbs_device_ops;
 
-/* Connected endpoints of libfabric, for TCP above all; only where the build has it
- * (WEIR_HAVE_OFI). */
+/* Reliable datagrams of libfabric, for Amazon's EFA; likewise (WEIR_HAVE_OFI). */
+extern const struct weir_device_ops efa_device_ops;
+
+/* Connected endpoints of libfabric, for TCP above all; likewise. */
 extern const struct weir_device_ops ofi_device_ops;
 
 /* All backends, in the order of weir_device_query; the first is the default. */
@@ -35,6 +37,7 @@ bool device_setting(size_t index, char *(*get)(const char *name), struct weir_de
 /* The variables that each of them reads, likewise. */
 bool shm_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 bool verbs_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
+bool efa_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 bool ofi_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 
 /* The name of the index-th; NULL past the last. */

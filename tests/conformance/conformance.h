@@ -25,6 +25,9 @@ struct conformance_world {
     /* A message that finds no receive is waited with, as TCP waits with what nobody reads: it fails
      * when its engine thinks that it has been long enough. */
     bool sends_wait;
+    /* That the other side of a QP is in the error state is told by its device, and takes a while.
+     */
+    bool told_late;
     void *self; /* the hooks' own */
 };
 

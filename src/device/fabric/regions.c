@@ -57,9 +57,10 @@ int fabric_memory_open(struct fabric_memory *memory, const struct weir_env *env)
     return pthread_mutex_init(&memory->mutex, NULL) == 0 ? WEIR_OK : WEIR_ENOMEM;
 }
 
-void fabric_memory_start(struct fabric_memory *memory, struct fid_domain *domain,
-                         uint64_t mr_mode) {
+void fabric_memory_start(struct fabric_memory *memory, struct fid_domain *domain, uint64_t mr_mode,
+                         uint64_t uses) {
     memory->domain = domain;
+    memory->uses = uses;
     memory->local_keys = (mr_mode & FI_MR_LOCAL) != 0;
     memory->virtual_addresses = (mr_mode & FI_MR_VIRT_ADDR) != 0;
     memory->provider_keys = (mr_mode & FI_MR_PROV_KEY) != 0;
@@ -124,8 +125,8 @@ static bool access_is_known(uint32_t access) {
     return (access & ~(uint32_t)WEIR_ACCESS_ALL) == 0;
 }
 
-static uint64_t access_flags(uint32_t access) {
-    uint64_t flags = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
+static uint64_t access_flags(const struct fabric_memory *memory, uint32_t access) {
+    uint64_t flags = memory->uses;
     if ((access & WEIR_ACCESS_REMOTE_READ) != 0)
         flags |= FI_REMOTE_READ;
     if ((access & WEIR_ACCESS_REMOTE_WRITE) != 0)
@@ -137,13 +138,13 @@ static uint64_t access_flags(uint32_t access) {
 static int register_keyless(struct fabric_memory *memory, struct fabric_region *region) {
     struct iovec bytes = {.iov_base = region->base, .iov_len = region->length};
     struct fi_mr_attr attr = {
-        .mr_iov = &bytes, .iov_count = 1, .access = access_flags(region->access)};
+        .mr_iov = &bytes, .iov_count = 1, .access = access_flags(memory, region->access)};
     return fi_mr_regattr(memory->domain, &attr, 0, &region->mr);
 }
 
 static int register_keyed(struct fabric_memory *memory, struct fabric_region *region) {
-    return fi_mr_reg(memory->domain, region->base, region->length, access_flags(region->access), 0,
-                     region->key, 0, &region->mr, NULL);
+    return fi_mr_reg(memory->domain, region->base, region->length,
+                     access_flags(memory, region->access), 0, region->key, 0, &region->mr, NULL);
 }
 
 /* Memory that no peer may touch is no region of a provider that does not ask for it; a key that

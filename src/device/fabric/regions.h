@@ -56,6 +56,7 @@ struct fabric_memory {
     bool local_keys;        /* FI_MR_LOCAL: buffers need a region of the provider's */
     bool virtual_addresses; /* FI_MR_VIRT_ADDR */
     bool provider_keys;     /* FI_MR_PROV_KEY */
+    uint64_t uses;          /* of every region, by this side */
 
     struct fabric_import *imports[FABRIC_IMPORTS_MAX / FABRIC_CHUNK];
     uint32_t import_chunks, import_free;
@@ -67,8 +68,10 @@ struct fabric_memory {
 
 /* memory: zeros. ENOMEM. */
 int fabric_memory_open(struct fabric_memory *memory, const struct weir_env *env);
-/* mr_mode: of the domain's fi_info; the domain's by now, for those that register. */
-void fabric_memory_start(struct fabric_memory *memory, struct fid_domain *domain, uint64_t mr_mode);
+/* mr_mode: of the domain's fi_info; the domain's by now, for those that register. uses: what this
+ * side does with its memory: FI_SEND, FI_RECV, FI_READ, FI_WRITE. */
+void fabric_memory_start(struct fabric_memory *memory, struct fid_domain *domain, uint64_t mr_mode,
+                         uint64_t uses);
 /* The regions are forgotten already. */
 void fabric_memory_close(struct fabric_memory *memory);
 

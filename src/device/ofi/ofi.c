@@ -83,7 +83,8 @@ static int open_fabric(struct weir_device *device) {
     if (rc == 0)
         rc = fi_domain(device->fabric, info, &device->domain, NULL);
     if (rc == 0)
-        fabric_memory_start(&device->memory, device->domain, (uint64_t)info->domain_attr->mr_mode);
+        fabric_memory_start(&device->memory, device->domain, (uint64_t)info->domain_attr->mr_mode,
+                            FI_SEND | FI_RECV | FI_READ | FI_WRITE);
     if (rc == 0)
         rc = fi_eq_open(device->fabric, &eq, &device->eq, NULL);
     if (rc == 0)

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* efa.c: opening and closing the efa device, what it can do, and its table of operations.
+ *
+ * Owns the objects that all QPs share: fabric, domain, endpoint, queues, buffers, descriptors. Left
+ * to others: everything that happens on an open device. */
+#define _GNU_SOURCE
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+#include "efa.h"
+#include "fork.h"
+#include "pages.h"
+
+/* ---- what it can do ---- */
+
+static uint32_t smaller(uint64_t a, uint64_t b) {
+    return (uint32_t)(a < b ? a : b);
+}
+
+static void fill_caps(const struct efa_choice *choice, struct weir_device_caps *caps) {
+    const struct fi_info *info = choice->info;
+    uint32_t depth = smaller(info->tx_attr->size, EFA_DEPTH_MAX);
+    *caps = (struct weir_device_caps){
+        .name = "efa",
+        .message_bytes_max = smaller(info->ep_attr->max_msg_size, EFA_MESSAGE_MAX),
+        .post_bytes_max = UINT64_MAX,
+        .sq_depth_max = depth - EFA_CONTROLS,
+        .sq_shared = depth - EFA_CONTROLS,
+        .rq_depth_max = UINT16_MAX,
+        .qps_max = EFA_QPS_MAX,
+        .cq_capacity = depth,
+        .blames = true,
+        .isolates = true,
+        .mr_anywhere = true,
+        .pins = true,
+        .pin_bytes_left = UINT64_MAX,
+    };
+    /* The two fabrics do not understand each other. */
+    size_t length = strlen(info->fabric_attr->name);
+    memcpy(caps->fabric, info->fabric_attr->name,
+           length < WEIR_FABRIC_ID_SIZE ? length : WEIR_FABRIC_ID_SIZE);
+    snprintf(caps->note, sizeof caps->note, "%s", choice->note);
+}
+
+/* The choice that the environment makes. An error: its note says why. */
+static int choose(const struct fabric_library **library_out, struct efa_choice *choice_out) {
+    struct efa_settings settings;
+    const char *why;
+    int rc = efa_settings_read(getenv, &settings, choice_out->note);
+    if (rc != WEIR_OK)
+        return rc;
+    *library_out = fabric_load(&why);
+    if (*library_out == NULL) {
+        snprintf(choice_out->note, sizeof choice_out->note, "%s", why);
+        return WEIR_ENODEVICE;
+    }
+    return efa_select(*library_out, &settings, choice_out);
+}
+
+static int efa_probe(struct weir_device_caps *caps_out) {
+    const struct fabric_library *library;
+    struct efa_choice choice = {.info = NULL};
+    int rc = choose(&library, &choice);
+    if (rc != WEIR_OK) {
+        snprintf(caps_out->note, sizeof caps_out->note, "%s", choice.note);
+        return rc;
+    }
+    fill_caps(&choice, caps_out);
+    library->freeinfo(choice.info);
+    return WEIR_OK;
+}
+
+/* ---- open ---- */
+
+/* A queue that overflows is not told of by the provider: it has room for all that may come. Not all
+ * versions have descriptors to wait for. */
+static int open_cq(struct weir_device *device) {
+    struct fi_cq_attr attr = {.size = device->depth + device->receives,
+                              .format = FI_CQ_FORMAT_MSG,
+                              .wait_obj = FI_WAIT_FD};
+    int rc = fi_cq_open(device->domain, &attr, &device->cq, NULL);
+    if (rc == 0) {
+        if (fi_control(&device->cq->fid, FI_GETWAIT, &device->cq_fd) != 0)
+            device->cq_fd = -1;
+        return 0;
+    }
+    attr.wait_obj = FI_WAIT_NONE;
+    return fi_cq_open(device->domain, &attr, &device->cq, NULL);
+}
+
+static int open_endpoint(struct weir_device *device) {
+    struct fi_info *info = device->choice.info;
+    struct fi_av_attr av = {.type = FI_AV_TABLE};
+    int rc = device->library->fabric(info->fabric_attr, &device->fabric, NULL);
+    if (rc == 0)
+        rc = fi_domain(device->fabric, info, &device->domain, NULL);
+    if (rc == 0)
+        rc = fi_av_open(device->domain, &av, &device->av, NULL);
+    if (rc == 0)
+        rc = open_cq(device);
+    if (rc == 0)
+        rc = fi_endpoint(device->domain, info, &device->ep, NULL);
+    if (rc == 0)
+        rc = fi_ep_bind(device->ep, &device->av->fid, 0);
+    if (rc == 0)
+        rc = fi_ep_bind(device->ep, &device->cq->fid, FI_TRANSMIT | FI_RECV);
+    if (rc == 0)
+        rc = fi_enable(device->ep);
+    size_t length = sizeof device->name;
+    if (rc == 0)
+        rc = fi_getname(&device->ep->fid, device->name, &length);
+    return rc == 0 ? WEIR_OK : fabric_error(rc);
+}
+
+static int open_buffers(struct weir_device *device) {
+    const struct weir_env *env = &device->env;
+    device->buffers_bytes =
+        pages_round((uint64_t)(device->depth + device->receives) * EFA_BUFFER_BYTES);
+    device->buffers = pages_map(device->buffers_bytes);
+    device->ops = env->ops->alloc(env->self, device->depth * sizeof *device->ops);
+    if (device->buffers == NULL || device->ops == NULL)
+        return WEIR_ENOMEM;
+    device->free_ops = device->done = device->aging = (struct efa_list){EFA_NONE, EFA_NONE};
+    for (uint32_t i = 0; i < device->depth; i++)
+        op_free(device, i);
+    int rc = fi_mr_reg(device->domain, device->buffers, device->buffers_bytes, FI_SEND | FI_RECV, 0,
+                       0, 0, &device->buffers_mr, NULL);
+    if (rc != 0)
+        return fabric_error(rc);
+    device->buffers_desc = fi_mr_desc(device->buffers_mr);
+    return receives_open(device);
+}
+
+static int open_descriptors(struct weir_device *device) {
+    fork_hold();
+    device->epoll_fd = fork_own(epoll_create1(EPOLL_CLOEXEC));
+    device->event_fd = fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    bool noted = device->cq_fd < 0 || fork_note(device->cq_fd);
+    fork_release();
+    int fds[2] = {device->event_fd, device->cq_fd};
+    for (int i = 0; i < (device->cq_fd < 0 ? 1 : 2); i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.fd = fds[i]};
+        if (!noted || fds[i] < 0 || epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fds[i], &event) != 0)
+            return WEIR_EMFILE;
+    }
+    return WEIR_OK;
+}
+
+static int open_objects(struct weir_device *device) {
+    inherit_begin(device);
+    int rc = open_endpoint(device);
+    bool noted = inherit_end(device);
+    if (rc == WEIR_OK && !noted)
+        rc = WEIR_EMFILE;
+    if (rc == WEIR_OK)
+        fabric_memory_start(&device->memory, device->domain,
+                            (uint64_t)device->choice.info->domain_attr->mr_mode,
+                            FI_READ | FI_WRITE);
+    if (rc == WEIR_OK)
+        rc = open_buffers(device);
+    if (rc == WEIR_OK)
+        rc = av_open(device);
+    if (rc == WEIR_OK)
+        rc = open_descriptors(device);
+    return rc == WEIR_OK ? efa_server_start(device) : rc;
+}
+
+/* ---- close ---- */
+
+static void close_fid(struct fid *fid) {
+    if (fid != NULL)
+        fi_close(fid);
+}
+#define CLOSE(object) close_fid((object) != NULL ? &(object)->fid : NULL)
+
+/* The reverse of open, from wherever it stopped. When the endpoint is closed the buffers are nobody
+ * else's any more (fi_endpoint(3)). */
+static void close_objects(struct weir_device *device) {
+    struct weir_env env = device->env;
+    efa_server_stop(device);
+    fork_hold();
+    if (device->cq_fd >= 0)
+        fork_disown(device->cq_fd);
+    inherit_forget(device);
+    CLOSE(device->ep);
+    CLOSE(device->buffers_mr);
+    CLOSE(device->cq);
+    CLOSE(device->av);
+    CLOSE(device->domain);
+    CLOSE(device->fabric);
+    fork_release();
+    if (device->epoll_fd >= 0)
+        fork_close(device->epoll_fd);
+    if (device->event_fd >= 0)
+        fork_close(device->event_fd);
+    device->library->freeinfo(device->choice.info);
+    receives_close(device);
+    av_close(device);
+    if (device->ops != NULL)
+        env.ops->free(env.self, device->ops, device->depth * sizeof *device->ops);
+    if (device->buffers != NULL)
+        munmap(device->buffers, device->buffers_bytes);
+    fabric_memory_close(&device->memory);
+    pthread_mutex_destroy(&device->mutex);
+    env.ops->free(env.self, device, sizeof *device);
+}
+
+static int efa_open(const struct weir_env *env, struct weir_device **device_out) {
+    const struct fabric_library *library;
+    struct efa_choice choice = {.info = NULL};
+    int rc = choose(&library, &choice);
+    if (rc != WEIR_OK)
+        return rc;
+    struct weir_device *device = env->ops->alloc(env->self, sizeof *device);
+    if (device == NULL) {
+        library->freeinfo(choice.info);
+        return WEIR_ENOMEM;
+    }
+    device->env = *env;
+    device->library = library;
+    device->choice = choice;
+    device->depth = smaller(choice.info->tx_attr->size, EFA_DEPTH_MAX);
+    device->receives = smaller(choice.info->rx_attr->size, EFA_DEPTH_MAX);
+    device->cq_fd = device->epoll_fd = device->event_fd = device->server.wake_fd = -1;
+    device->next_ns = device->restless_ns = UINT64_MAX;
+    pthread_mutex_init(&device->mutex, NULL);
+    fill_caps(&choice, &device->caps);
+    rc = fabric_memory_open(&device->memory, env);
+    if (rc == WEIR_OK)
+        rc = open_objects(device);
+    if (rc != WEIR_OK) {
+        close_objects(device);
+        return rc;
+    }
+    *device_out = device;
+    return WEIR_OK;
+}
+
+static void efa_close(struct weir_device *device) {
+    assert(device->qp_count == 0);
+    close_objects(device);
+}
+
+static void efa_query(struct weir_device *device, struct weir_device_caps *caps_out) {
+    *caps_out = device->caps;
+    device_lock(device);
+    uint64_t most = device->depth + device->receives_owed;
+    device_unlock(device);
+    caps_out->cq_capacity = smaller(most, UINT32_MAX);
+}
+
+const struct weir_device_ops efa_device_ops = {
+    .name = "efa",
+    .probe = efa_probe,
+    .open = efa_open,
+    .close = efa_close,
+    .query = efa_query,
+    .mr_register = efa_mr_register,
+    .mr_allocate = efa_mr_allocate,
+    .mr_release = efa_mr_release,
+    .mr_export = efa_mr_export,
+    .mr_import = efa_mr_import,
+    .mr_forget = efa_mr_forget,
+    .qp_create = efa_qp_create,
+    .qp_connect = efa_qp_connect,
+    .qp_error = efa_qp_error,
+    .qp_destroy = efa_qp_destroy,
+    .post_send = efa_post_send,
+    .post_pieces = efa_post_pieces,
+    .post_recv = efa_post_recv,
+    .poll = efa_poll,
+    .events = efa_events,
+    .fd = efa_fd,
+    .arm = efa_arm,
+    .disarm = efa_disarm,
+};

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* post.c: work requests to the provider, and what becomes of them.
+ *
+ * Owns the account of slots: a QP takes no more than its granted depth, and all together no more
+ * than the endpoint's queue has beside what control.c may use. A slot is free again when its
+ * completion was polled, or is not to be.
+ *
+ * A WR that this side can refuse is not sent. A message is copied behind its header. A WR whose
+ * error leaves open whether its packets are still under way is told when they cannot be any more.
+ */
+#include <string.h>
+
+#include "efa.h"
+
+static bool is_possible(const struct weir_device *device, const struct weir_wr *wr) {
+    const struct weir_device_caps *caps = &device->caps;
+    return wr->opcode < WEIR_OPCODES && wr->length <= caps->message_bytes_max && wr->pieces == 0 &&
+           (wr->flags & WEIR_WR_INLINE) == 0 &&
+           (wr->opcode != WEIR_OP_SEND || wr->length <= EFA_PAYLOAD_MAX);
+}
+
+/* ---- to the provider ---- */
+
+static ssize_t give_message(struct weir_qp *qp, const struct weir_wr *wr, uint32_t number) {
+    struct weir_device *device = qp->device;
+    uint8_t *buffer = send_buffer(device, number);
+    struct efa_header header = {.kind = EFA_MESSAGE,
+                                .to_cookie = qp->there.cookie,
+                                .to_index = qp->there.index,
+                                .from_cookie = qp->cookie,
+                                .from_index = qp->index};
+    efa_header_write(&header, buffer);
+    if (wr->length > 0)
+        memcpy(buffer + EFA_HEADER_BYTES, (const void *)(uintptr_t)wr->laddr, wr->length);
+    struct iovec from = {.iov_base = buffer, .iov_len = EFA_HEADER_BYTES + wr->length};
+    struct fi_msg message = {.msg_iov = &from,
+                             .desc = &device->buffers_desc,
+                             .iov_count = 1,
+                             .addr = av_address(device, qp->peer),
+                             .context = &device->ops[number].context};
+    return fi_sendmsg(device->ep, &message, FI_COMPLETION);
+}
+
+static ssize_t give_access(struct weir_qp *qp, const struct weir_wr *wr, uint64_t key, void *desc,
+                           uint32_t number) {
+    struct weir_device *device = qp->device;
+    struct iovec local = {.iov_base = (void *)(uintptr_t)wr->laddr, .iov_len = wr->length};
+    struct fi_rma_iov remote = {.addr = wr->raddr, .len = wr->length, .key = key};
+    struct fi_msg_rma access = {.msg_iov = &local,
+                                .desc = &desc,
+                                .iov_count = 1,
+                                .addr = av_address(device, qp->peer),
+                                .rma_iov = &remote,
+                                .rma_iov_count = 1,
+                                .context = &device->ops[number].context};
+    if (wr->opcode == WEIR_OP_READ)
+        return fi_readmsg(device->ep, &access, FI_COMPLETION);
+    return fi_writemsg(device->ep, &access, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+}
+
+/* A negated errno of libfabric's, 0, or a positive enum weir_cqe_status: it is over already. OVER:
+ * an empty one, which has no bytes to be told of. */
+enum { OVER = 64 };
+static ssize_t give(struct weir_qp *qp, const struct weir_wr *wr, uint32_t number) {
+    const struct fabric_memory *memory = &qp->device->memory;
+    void *desc = NULL;
+    uint64_t key = 0;
+    if (link_is_shut(&qp->link))
+        return WEIR_CQE_RETRY;
+    if (wr->length > 0 && !fabric_region_holds(memory, wr->lkey, wr->laddr, wr->length, &desc))
+        return WEIR_CQE_LOCAL_PROT;
+    if (wr->opcode == WEIR_OP_SEND)
+        return give_message(qp, wr, number);
+    if (wr->length == 0)
+        return OVER;
+    if (!fabric_import_holds(memory, wr->rkey, wr->raddr, wr->length, &key))
+        return WEIR_CQE_REMOTE_ACCESS;
+    return give_access(qp, wr, key, desc, number);
+}
+
+static int post_ready(struct weir_qp *qp, const struct weir_wr *wr) {
+    struct weir_device *device = qp->device;
+    if (device->free_count <= EFA_CONTROLS - device->controls)
+        return WEIR_EAGAIN;
+    uint32_t number = op_take(device);
+    struct efa_op *op = &device->ops[number];
+    op->qp = qp;
+    op->wr_id = wr->wr_id;
+    op->is_signalled = (wr->flags & WEIR_WR_SIGNALED) != 0;
+    op->is_message = wr->opcode == WEIR_OP_SEND;
+    op->state = EFA_OP_SENT;
+    ssize_t rc = give(qp, wr, number);
+    if (EFA_UNLIKELY(rc == -FI_EAGAIN)) {
+        op_free(device, number);
+        return WEIR_EAGAIN;
+    }
+    qp->outstanding++;
+    if (EFA_LIKELY(rc == 0)) {
+        qp->sent++;
+        if (op->is_message) {
+            link_renew(&qp->link, device->now_ns);
+            if (qp->link.wants_lease)
+                vqp_restless(qp);
+        }
+    } else {
+        op_done(device, number, rc == OVER ? WEIR_CQE_OK : rc > 0 ? (uint32_t)rc : WEIR_CQE_DEVICE);
+    }
+    return WEIR_OK;
+}
+
+static int post_late(struct weir_qp *qp, const struct weir_wr *wr) {
+    qp->late[qp->late_head++ & qp->sq_mask] = wr->wr_id;
+    qp->outstanding++;
+    if (vqp_flushes(qp))
+        vqp_news(qp);
+    return WEIR_OK;
+}
+
+static int post_one(struct weir_qp *qp, const struct weir_wr *wr) {
+    if (qp->outstanding >= qp->sq_depth)
+        return WEIR_EAGAIN;
+    if (EFA_UNLIKELY(!is_possible(qp->device, wr)))
+        return WEIR_EINVAL;
+    return qp->state == EFA_READY ? post_ready(qp, wr) : post_late(qp, wr);
+}
+
+int efa_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
+                  struct weir_post *post_out) {
+    struct weir_device *device = qp->device;
+    int rc = WEIR_OK;
+    *post_out = (struct weir_post){0};
+    device_lock(device);
+    if (EFA_UNLIKELY(qp->state != EFA_READY && qp->state != EFA_ERROR))
+        rc = WEIR_EINVAL;
+    while (rc == WEIR_OK && post_out->accepted < count) {
+        rc = post_one(qp, &wrs[post_out->accepted]);
+        post_out->accepted += rc == WEIR_OK;
+    }
+    device_unlock(device);
+    return rc;
+}
+
+uint32_t efa_post_pieces(struct weir_qp *qp, const struct weir_span *span,
+                         const weir_segment *segments, uint32_t count) {
+    (void)qp, (void)span, (void)segments, (void)count;
+    return 0; /* nothing completes in the post */
+}
+
+/* ---- their ends ---- */
+
+/* A message that nobody has vouched for is held until somebody does. */
+static void end(struct weir_device *device, uint32_t number, uint32_t status) {
+    struct efa_op *op = &device->ops[number];
+    struct weir_qp *qp = op->qp;
+    qp->sent--;
+    if (link_is_shut(&qp->link))
+        vqp_restless(qp); /* it may have drained */
+    if (op->is_message && status == WEIR_CQE_OK) {
+        op->since_ns = device_now(device);
+        if (!link_is_taken(&qp->link, op->since_ns)) {
+            op->state = EFA_OP_HELD;
+            ops_push(device, &qp->held, number);
+            if (link_is_shut(&qp->link))
+                post_vouch(qp, true);
+            vqp_restless(qp);
+            return;
+        }
+    }
+    op_done(device, number, status);
+}
+
+void post_vouch(struct weir_qp *qp, bool is_final) {
+    struct weir_device *device = qp->device;
+    struct efa_list kept = {EFA_NONE, EFA_NONE};
+    for (uint32_t op; (op = ops_pop(device, &qp->held)) != EFA_NONE;) {
+        if (link_is_taken(&qp->link, device->ops[op].since_ns))
+            op_done(device, op, WEIR_CQE_OK);
+        else if (is_final)
+            op_done(device, op, WEIR_CQE_RETRY);
+        else
+            ops_push(device, &kept, op);
+    }
+    qp->held = kept;
+}
+
+void post_over(struct weir_device *device, uint32_t number, const struct efa_end *how) {
+    struct efa_op *op = &device->ops[number];
+    if (how->is_gone)
+        link_peer_gone(&op->qp->link, device_now(device));
+    if (!how->is_open) {
+        end(device, number, how->status);
+        return;
+    }
+    op->state = EFA_OP_AGING;
+    op->status = (uint8_t)how->status;
+    op->since_ns = device_now(device);
+    ops_push(device, &device->aging, number);
+}
+
+uint64_t post_age(struct weir_device *device) {
+    while (device->aging.first != EFA_NONE) {
+        uint32_t op = device->aging.first;
+        uint64_t due = device->ops[op].since_ns + EFA_QUARANTINE_NS;
+        if (device->now_ns < due)
+            return due;
+        ops_pop(device, &device->aging);
+        end(device, op, device->ops[op].status);
+    }
+    return UINT64_MAX;
+}

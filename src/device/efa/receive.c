@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* receive.c: what arrives at the endpoint, and the receives of QPs.
+ *
+ * Owns the buffers that the provider receives to. All are the provider's, but one whose message is
+ * being looked at, and those of messages that found no receive, of which a QP may have a few. A
+ * peer that sends more has not kept to its credits, and its QP fails. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "efa.h"
+
+/* ---- buffers ---- */
+
+int receives_open(struct weir_device *device) {
+    const struct weir_env *env = &device->env;
+    device->receive_contexts =
+        env->ops->alloc(env->self, device->receives * sizeof *device->receive_contexts);
+    device->unposted = env->ops->alloc(env->self, device->receives * sizeof *device->unposted);
+    device->is_posted = env->ops->alloc(env->self, device->receives * sizeof *device->is_posted);
+    device->lengths = env->ops->alloc(env->self, device->receives * sizeof *device->lengths);
+    if (device->receive_contexts == NULL || device->unposted == NULL || device->is_posted == NULL ||
+        device->lengths == NULL)
+        return WEIR_ENOMEM;
+    for (uint32_t i = 0; i < device->receives; i++)
+        device->unposted[i] = i;
+    device->unposted_count = device->receives;
+    receives_post(device);
+    return WEIR_OK;
+}
+
+void receives_close(struct weir_device *device) {
+    const struct weir_env *env = &device->env;
+    if (device->receive_contexts != NULL)
+        env->ops->free(env->self, device->receive_contexts,
+                       device->receives * sizeof *device->receive_contexts);
+    if (device->unposted != NULL)
+        env->ops->free(env->self, device->unposted, device->receives * sizeof *device->unposted);
+    if (device->is_posted != NULL)
+        env->ops->free(env->self, device->is_posted, device->receives * sizeof *device->is_posted);
+    if (device->lengths != NULL)
+        env->ops->free(env->self, device->lengths, device->receives * sizeof *device->lengths);
+}
+
+void receives_post(struct weir_device *device) {
+    while (device->unposted_count > 0) {
+        uint32_t number = device->unposted[device->unposted_count - 1];
+        struct iovec to = {.iov_base = receive_buffer(device, number), .iov_len = EFA_BUFFER_BYTES};
+        struct fi_msg message = {.msg_iov = &to,
+                                 .desc = &device->buffers_desc,
+                                 .iov_count = 1,
+                                 .addr = FI_ADDR_UNSPEC,
+                                 .context = &device->receive_contexts[number]};
+        if (fi_recvmsg(device->ep, &message, FI_COMPLETION) != 0)
+            return;
+        device->is_posted[number] = true;
+        device->unposted_count--;
+    }
+}
+
+static void give_back(struct weir_device *device, uint32_t number) {
+    device->unposted[device->unposted_count++] = number;
+}
+
+/* ---- messages ---- */
+
+/* False: it does not fit. */
+static bool place(struct weir_qp *qp, uint32_t number) {
+    const struct weir_device *device = qp->device;
+    struct efa_receive *receive = &qp->receives[qp->rq_seen & qp->rq_mask];
+    uint32_t length = device->lengths[number];
+    if (length > receive->length)
+        return false;
+    memcpy(receive->buffer, receive_buffer(device, number) + EFA_HEADER_BYTES, length);
+    receive->byte_length = length;
+    qp->rq_seen++;
+    vqp_news(qp);
+    return true;
+}
+
+/* Whether the buffer is kept. */
+static bool take(struct weir_qp *qp, uint32_t number) {
+    if (qp->device->lengths[number] > qp->recv_bytes_max) {
+        vqp_fail(qp);
+    } else if (qp->early_count == 0 && qp->rq_seen != qp->rq_head) {
+        if (!place(qp, number))
+            vqp_fail(qp);
+    } else if (qp->early_count < EFA_EARLY_MAX) {
+        qp->early[qp->early_count++] = number;
+        return true;
+    } else {
+        vqp_fail(qp);
+    }
+    return false;
+}
+
+static bool dispatch(struct weir_device *device, uint32_t number, uint64_t length) {
+    const uint8_t *bytes = receive_buffer(device, number);
+    struct efa_header header;
+    if (length > EFA_BUFFER_BYTES || !efa_header_read(bytes, length, &header)) {
+        device->nonsense++;
+        return false;
+    }
+    if (header.kind != EFA_MESSAGE) {
+        control_heard(device, &header, bytes + EFA_HEADER_BYTES);
+        return false;
+    }
+    struct weir_qp *qp = vqp_meant(device, header.to_index, header.to_cookie);
+    if (qp == NULL || vqp_flushes(qp))
+        return false; /* its sender has not been told that it was taken */
+    device->lengths[number] = (uint32_t)length - EFA_HEADER_BYTES;
+    return take(qp, number);
+}
+
+void receive_arrived(struct weir_device *device, uint32_t number, uint64_t length) {
+    device->is_posted[number] = false;
+    if (!dispatch(device, number, length))
+        give_back(device, number);
+}
+
+void receive_returned(struct weir_device *device, uint32_t number) {
+    device->is_posted[number] = false;
+    give_back(device, number);
+}
+
+void receive_forget(struct weir_qp *qp) {
+    for (; qp->early_count > 0; qp->early_count--)
+        give_back(qp->device, qp->early[qp->early_count - 1]);
+}
+
+/* ---- receives ---- */
+
+/* The message that came first is placed first. */
+static void place_early(struct weir_qp *qp) {
+    if (qp->early_count == 0)
+        return;
+    uint32_t number = qp->early[0];
+    qp->early_count--;
+    memmove(&qp->early[0], &qp->early[1], qp->early_count * sizeof qp->early[0]);
+    if (!place(qp, number))
+        vqp_fail(qp);
+    give_back(qp->device, number);
+}
+
+int efa_post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,
+                  uint32_t length, uint32_t lkey) {
+    void *desc;
+    if (qp == NULL || length < qp->recv_bytes_max || wr_id > WEIR_WR_ID_MAX ||
+        !fabric_region_holds(&device->memory, lkey, (uint64_t)(uintptr_t)buffer, length, &desc))
+        return WEIR_EINVAL;
+    device_lock(device);
+    int rc = WEIR_OK;
+    if (qp->rq_head - qp->rq_tail >= qp->rq_depth) {
+        rc = WEIR_EAGAIN;
+    } else {
+        qp->receives[qp->rq_head++ & qp->rq_mask] =
+            (struct efa_receive){.wr_id = wr_id, .buffer = buffer, .length = length};
+        if (vqp_flushes(qp))
+            vqp_news(qp);
+        else
+            place_early(qp);
+    }
+    device_unlock(device);
+    return rc;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* select.c: which fabric and domain a device has.
+ *
+ * The provider is libfabric's efa, whose endpoints for reliable datagrams read and write remote
+ * memory. Its fabric efa-direct (libfabric 2.1 and later) goes before efa, which adds a protocol of
+ * its own. Of several network cards the first is taken.
+ *
+ * Owns the note: what was taken, or what is missing. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "efa.h"
+
+#define PROVIDER "efa"
+
+static void set_hints(struct fi_info *hints, const struct efa_settings *settings) {
+    hints->caps = FI_MSG | FI_RMA;
+    hints->mode = FI_CONTEXT | FI_CONTEXT2;
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+    hints->domain_attr->threading = FI_THREAD_SAFE;
+    hints->fabric_attr->prov_name = strdup(PROVIDER); /* freed with the hints */
+    if (settings->domain[0] != '\0')
+        hints->domain_attr->name = strdup(settings->domain);
+    if (settings->fabric[0] != '\0')
+        hints->fabric_attr->name = strdup(settings->fabric);
+}
+
+static int ask(const struct fabric_library *library, const struct efa_settings *settings,
+               struct fi_info **info_out) {
+    struct fi_info *hints = library->dupinfo(NULL);
+    if (hints == NULL)
+        return -FI_ENOMEM;
+    set_hints(hints, settings);
+    int rc = library->getinfo(FABRIC_API_VERSION, NULL, NULL, 0, hints, info_out);
+    library->freeinfo(hints);
+    return rc;
+}
+
+static bool is_named(const char *wanted, const char *name) {
+    return wanted[0] == '\0' || (name != NULL && strcmp(wanted, name) == 0);
+}
+
+/* A provider that asks for more than this device does is not taken; nor is one with queues of a
+ * few places, or messages that ours do not fit in. Providers may give what was not asked for. */
+static bool is_fit(const struct fi_info *info, const struct efa_settings *settings) {
+    return is_named(settings->domain, info->domain_attr->name) &&
+           is_named(settings->fabric, info->fabric_attr->name) &&
+           (info->mode & ~(FI_CONTEXT | FI_CONTEXT2)) == 0 &&
+           info->domain_attr->mr_key_size <= sizeof(uint64_t) &&
+           info->tx_attr->size >= 2 * (size_t)EFA_CONTROLS && info->rx_attr->size >= EFA_CONTROLS &&
+           info->ep_attr->max_msg_size >= EFA_BUFFER_BYTES;
+}
+
+static bool is_direct(const struct fi_info *info) {
+    return strcmp(info->fabric_attr->name, "efa-direct") == 0;
+}
+
+static const struct fi_info *best(const struct fi_info *list, const struct efa_settings *settings) {
+    const struct fi_info *found = NULL;
+    for (const struct fi_info *at = list; at != NULL; at = at->next) {
+        if (is_fit(at, settings) && (found == NULL || (is_direct(at) && !is_direct(found))))
+            found = at;
+    }
+    return found;
+}
+
+static void note_missing(const struct efa_settings *settings, bool none_fits, char *note_out) {
+    int used = snprintf(note_out, FABRIC_NOTE_MAX, "%s",
+                        none_fits ? "no EFA device that can read and write remote memory"
+                                  : "no EFA device");
+    if (settings->domain[0] != '\0')
+        used += snprintf(note_out + used, FABRIC_NOTE_MAX - (size_t)used, " named %.24s",
+                         settings->domain);
+    if (settings->fabric[0] != '\0')
+        snprintf(note_out + used, FABRIC_NOTE_MAX - (size_t)used, ", of fabric %.16s",
+                 settings->fabric);
+    fabric_note_clean(note_out);
+}
+
+static void note_taken(const struct fabric_library *library, const struct fi_info *info,
+                       char *note_out) {
+    uint32_t version = library->version();
+    snprintf(note_out, FABRIC_NOTE_MAX, "%.24s on %.24s; libfabric %u.%u", info->fabric_attr->name,
+             info->domain_attr->name, FI_MAJOR(version), FI_MINOR(version));
+    fabric_note_clean(note_out);
+}
+
+int efa_select(const struct fabric_library *library, const struct efa_settings *settings,
+               struct efa_choice *choice_out) {
+    struct fi_info *list = NULL;
+    int rc = ask(library, settings, &list);
+    if (rc == -FI_ENOMEM)
+        return WEIR_ENOMEM;
+    const struct fi_info *found = rc == 0 ? best(list, settings) : NULL;
+    choice_out->info = found != NULL ? library->dupinfo(found) : NULL;
+    if (found == NULL)
+        note_missing(settings, rc == 0, choice_out->note);
+    else
+        note_taken(library, found, choice_out->note);
+    if (rc == 0)
+        library->freeinfo(list);
+    if (found == NULL)
+        return WEIR_ENODEVICE;
+    return choice_out->info != NULL ? WEIR_OK : WEIR_ENOMEM;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* serve.c: a thread for what does not wait for the engine.
+ *
+ * Peers ask whether a QP is there, and whether it has drained, and go on when they are answered:
+ * also while the application does other things. And some calls take a command to the network card:
+ * addresses are found and given back here. Where the provider has no descriptor that tells of
+ * completions, the thread looks for them by time: each 100 us for some milliseconds behind the
+ * last, and else once a millisecond; and wakes the engine that sleeps.
+ *
+ * As long as the engine polls, the thread looks once a millisecond whether it still does.
+ *
+ * Owns the thread and the descriptor that wakes it. */
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "efa.h"
+#include "fork.h"
+#include "ready.h"
+#include "thread.h"
+
+#define PATIENCE_NS UINT64_C(1000000)
+#define CLOSE_NS    UINT64_C(100000)
+#define RECENT_NS   UINT64_C(10000000)
+
+/* Lets go of the mutex meanwhile. */
+static void find_peers(struct weir_device *device) {
+    while (device->finding != NULL) {
+        struct weir_qp *qp = device->finding;
+        int result;
+        device->finding = qp->next_finding;
+        qp->finding = true;
+        uint32_t peer = av_look_up(device, qp->there.name, &result);
+        qp->finding = false;
+        vqp_found(qp, peer, result);
+    }
+}
+
+/* How long there is nothing to look at; UINT64_MAX: until a descriptor tells. */
+static uint64_t pause_of(const struct weir_device *device, bool engine_is_here) {
+    uint64_t now = device_now(device), until = UINT64_MAX;
+    if (engine_is_here)
+        return PATIENCE_NS;
+    if (device->cq_fd < 0)
+        until = now - device->taken_ns < RECENT_NS ? CLOSE_NS : PATIENCE_NS;
+    uint64_t next = device->next_ns;
+    uint64_t left = next == UINT64_MAX ? UINT64_MAX : next > now ? next - now : 0;
+    return left < until ? left : until;
+}
+
+/* One that sleeps on the provider's descriptor is woken before that is read empty. */
+static void serve(struct weir_device *device) {
+    struct pollfd ready = {.fd = device->cq_fd, .events = POLLIN};
+    bool woken = device->cq_fd >= 0 && ready_wait(&ready, 1, 0) > 0;
+    if (woken)
+        efa_wake(device);
+    efa_progress(device);
+    if (!efa_may_sleep(device))
+        device->next_ns = 0;
+    if (efa_has_news(device))
+        efa_wake(device);
+    else if (woken)
+        efa_wake_taken(device);
+}
+
+struct efa_server_look {
+    uint64_t pause_ns;
+    bool engine_is_here, stops;
+};
+
+static struct efa_server_look look(struct weir_device *device, uint64_t *polls) {
+    device_lock(device);
+    find_peers(device);
+    control_answer_strangers(device);
+    av_leave(device);
+    bool is_here = device->polls != *polls && !device->is_armed;
+    *polls = device->polls;
+    if (!is_here)
+        serve(device);
+    else if (device->untold > 0)
+        efa_wake(device);
+    struct efa_server_look found = {.pause_ns = pause_of(device, is_here),
+                                    .engine_is_here = is_here,
+                                    .stops = device->server.stops};
+    device_unlock(device);
+    return found;
+}
+
+static void wake_taken(const struct weir_device *device) {
+    uint64_t taken;
+    if (read(device->server.wake_fd, &taken, sizeof taken) < 0)
+        return; /* there was none */
+}
+
+/* Behind the descriptor's first sign the engine has a millisecond to take it. */
+static void *efa_server_run(void *argument) {
+    struct weir_device *device = argument;
+    struct pollfd ready[2] = {{.fd = device->server.wake_fd, .events = POLLIN},
+                              {.fd = device->cq_fd, .events = POLLIN}};
+    uint64_t polls = 0;
+    for (;;) {
+        struct efa_server_look found = look(device, &polls);
+        if (found.stops)
+            return NULL;
+        ready_wait(ready, found.engine_is_here ? 1 : 2, found.pause_ns);
+        if (ready[0].revents == 0 && !found.engine_is_here && device->cq_fd >= 0)
+            ready_wait(ready, 1, PATIENCE_NS);
+        wake_taken(device);
+    }
+}
+
+void efa_server_wake(struct weir_device *device) {
+    uint64_t one = 1;
+    if (device->server.wake_fd >= 0 && write(device->server.wake_fd, &one, sizeof one) < 0)
+        return; /* it is full: readable */
+}
+
+int efa_server_start(struct weir_device *device) {
+    struct efa_server *server = &device->server;
+    fork_hold();
+    server->wake_fd = fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    fork_release();
+    if (server->wake_fd < 0)
+        return WEIR_EMFILE;
+    server->runs = thread_create(&server->thread, NULL, efa_server_run, device) == 0;
+    return server->runs ? WEIR_OK : WEIR_ENOMEM;
+}
+
+void efa_server_stop(struct weir_device *device) {
+    struct efa_server *server = &device->server;
+    if (server->runs) {
+        device_lock(device);
+        server->stops = true;
+        efa_server_wake(device);
+        device_unlock(device);
+        pthread_join(server->thread, NULL);
+    }
+    if (server->wake_fd >= 0)
+        fork_close(server->wake_fd);
+    server->runs = false;
+    server->wake_fd = -1;
+}
