@@ -12,7 +12,7 @@ int main(void) {
                                           .ops = &efa_device_ops,
                                           .advance_ns = 20 * 1000,
                                           .sends_wait = true,
-                                          .told_late = true};
+                                          .devices_talk = true};
     setenv("EFA_FAKE_EAGAIN", "0", 1);
     setenv("EFA_FAKE_HANDSHAKE_US", "0", 1);
     return conformance_pair_run(&pair);

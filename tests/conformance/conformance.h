@@ -27,7 +27,7 @@ struct conformance_world {
     bool sends_wait;
     /* That the other side of a QP is in the error state is told by its device, and takes a while.
      */
-    bool told_late;
+    bool devices_talk;
     void *self; /* the hooks' own */
 };
 

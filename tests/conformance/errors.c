@@ -122,7 +122,7 @@ void test_peer_gone_is_retry(void **state) {
             destroy_qp(&f, &f.b);
         if (!f.caps.blames)
             wait_fatal(&f, &f.a);
-        if (f.world->told_late)
+        if (f.world->devices_talk)
             wait_told(&f);
         run_wrs(&f, &f.a, wrs, 2, statuses);
         assert_int_equal(statuses[0], blamed(&f, WEIR_CQE_RETRY));

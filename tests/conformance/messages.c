@@ -126,7 +126,7 @@ void test_message_too_long(void **state) {
     else
         assert_true(status == WEIR_CQE_LENGTH || status == WEIR_CQE_REMOTE_ACCESS ||
                     status == WEIR_CQE_DEVICE || /* a NAK of "remote operational error" */
-                    (f.world->told_late && status == WEIR_CQE_RETRY) || /* its QP failed there */
+                    (f.world->devices_talk && status == WEIR_CQE_RETRY) || /* its QP failed there */
                     (!f.caps.blames && status == WEIR_CQE_FLUSHED));
     fixture_close(&f);
 }

@@ -64,7 +64,7 @@ int conformance_pair_run(const struct conformance_pair *pair) {
         .advance = world_advance,
         .reads_unchecked = pair->reads_unchecked,
         .sends_wait = pair->sends_wait,
-        .told_late = pair->told_late,
+        .devices_talk = pair->devices_talk,
         .self = &own,
     };
     return conformance_run(&world);

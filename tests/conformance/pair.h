@@ -13,7 +13,7 @@ struct conformance_pair {
     uint32_t advance_ns;  /* what advance sleeps; 0: time passes by itself */
     bool reads_unchecked; /* as in conformance_world */
     bool sends_wait;      /* likewise */
-    bool told_late;       /* likewise */
+    bool devices_talk;    /* likewise */
     bool sends_repeated;  /* as in engines_world */
     void *self;           /* the hook's own */
 };

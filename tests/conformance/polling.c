@@ -136,7 +136,7 @@ void test_arm_hears_sends(void **state) {
             struct weir_async event;
             bool is_awake = fd >= 0 && is_readable(fd);
             rc = f.ops->arm(f.a.device);
-            if (is_awake && f.ops->events(f.a.device, &event, 1) == 0)
+            if (is_awake && !f.world->devices_talk && f.ops->events(f.a.device, &event, 1) == 0)
                 assert_int_equal(rc, WEIR_EAGAIN);
             f.world->advance(f.world);
         }

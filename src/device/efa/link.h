@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 #define LINK_LEASE_NS  UINT64_C(1000000000)
-#define LINK_MARGIN_NS UINT64_C(200000000)
+#define LINK_MARGIN_NS UINT64_C(150000000)
 #define LINK_REPEAT_NS UINT64_C(50000000) /* STOP is said again, twice as late each time, */
 #define LINK_REPEATS   4u                 /* up to 2 to the power of this */
 

@@ -15,7 +15,7 @@
 static bool is_possible(const struct weir_device *device, const struct weir_wr *wr) {
     const struct weir_device_caps *caps = &device->caps;
     return wr->opcode < WEIR_OPCODES && wr->length <= caps->message_bytes_max && wr->pieces == 0 &&
-           (wr->flags & WEIR_WR_INLINE) == 0 &&
+           ((wr->flags & WEIR_WR_INLINE) == 0 || wr->length == 0) &&
            (wr->opcode != WEIR_OP_SEND || wr->length <= EFA_PAYLOAD_MAX);
 }
 

@@ -49,10 +49,9 @@ static uint64_t pause_of(const struct weir_device *device, bool engine_is_here) 
     return left < until ? left : until;
 }
 
-/* One that sleeps on the provider's descriptor is woken before that is read empty. */
+/* One that sleeps on the provider's descriptor is woken before that may be read empty. */
 static void serve(struct weir_device *device) {
-    struct pollfd ready = {.fd = device->cq_fd, .events = POLLIN};
-    bool woken = device->cq_fd >= 0 && ready_wait(&ready, 1, 0) > 0;
+    bool woken = device->cq_fd >= 0;
     if (woken)
         efa_wake(device);
     efa_progress(device);
