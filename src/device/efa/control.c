@@ -4,9 +4,9 @@
  * link.h decides; here it becomes messages, and back. Some places of the send queue are for these
  * alone. An op of theirs may outlive its QP, so that it names it and does not point to it.
  *
- * One that names a QP which is not there gets a STOP: that QP has posted nothing that is under way.
- * If nothing is known of whoever asks, the thread of serve.c finds its address first; of some at a
- * time, since anybody may ask. Those that find no room ask again. */
+ * One that names a QP which is not there, or is another one's, gets a STOP: that QP has nothing
+ * under way to whoever asks. If nothing is known of whoever asks, the thread of serve.c finds its
+ * address first; of some at a time, since anybody may ask. Those that find no room ask again. */
 #include <string.h>
 
 #include "efa.h"
@@ -147,12 +147,10 @@ static void heard_early(struct weir_qp *qp, const struct efa_header *header, con
 void control_heard(struct weir_device *device, const struct efa_header *header,
                    const uint8_t *body) {
     struct weir_qp *qp = vqp_meant(device, header->to_index, header->to_cookie);
-    if (qp == NULL) {
-        heard_for_none(device, header, body);
-    } else if (!qp->link.opened) {
+    if (qp != NULL && !qp->link.opened) {
         heard_early(qp, header, body);
-    } else if (header->from_cookie != qp->there.cookie) {
-        device->nonsense++;
+    } else if (qp == NULL || header->from_cookie != qp->there.cookie) {
+        heard_for_none(device, header, body);
     } else {
         if (header->kind == EFA_PING)
             link_heard_ping(&qp->link, header->number);

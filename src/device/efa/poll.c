@@ -299,7 +299,7 @@ bool efa_may_sleep(const struct weir_device *device) {
 enum { TRIES = 16 };
 
 /* What comes may be of devices, and nothing for the caller. Where the provider has no descriptor,
- * the thread of serve.c looks, and wakes. */
+ * the thread of serve.c looks within a millisecond, and wakes. */
 int efa_arm(struct weir_device *device) {
     bool may = false;
     device_lock(device);
@@ -309,8 +309,6 @@ int efa_arm(struct weir_device *device) {
     }
     may = may && !efa_has_news(device);
     device->is_armed = may;
-    if (may)
-        efa_server_wake(device);
     device_unlock(device);
     return may ? WEIR_OK : WEIR_EAGAIN;
 }

@@ -49,17 +49,21 @@ static uint64_t pause_of(const struct weir_device *device, bool engine_is_here) 
     return left < until ? left : until;
 }
 
-/* One that sleeps on the provider's descriptor is woken before that may be read empty. */
+/* One that sleeps on the provider's descriptor is woken before that may be read empty; so it is
+ * left alone where there is nothing to do. */
 static void serve(struct weir_device *device) {
-    bool woken = device->cq_fd >= 0;
-    if (woken)
+    struct pollfd ready = {.fd = device->cq_fd, .events = POLLIN};
+    bool has_fd = device->cq_fd >= 0;
+    if (has_fd && ready_wait(&ready, 1, 0) <= 0 && device_now(device) < device->next_ns)
+        return;
+    if (has_fd)
         efa_wake(device);
     efa_progress(device);
     if (!efa_may_sleep(device))
         device->next_ns = 0;
     if (efa_has_news(device))
         efa_wake(device);
-    else if (woken)
+    else if (has_fd)
         efa_wake_taken(device);
 }
 
