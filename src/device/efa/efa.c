@@ -125,7 +125,8 @@ static int open_buffers(struct weir_device *device) {
     device->ops = env->ops->alloc(env->self, device->depth * sizeof *device->ops);
     if (device->buffers == NULL || device->ops == NULL)
         return WEIR_ENOMEM;
-    device->free_ops = device->done = device->aging = (struct efa_list){EFA_NONE, EFA_NONE};
+    device->free_ops = device->refused = device->done = device->aging =
+        (struct efa_list){EFA_NONE, EFA_NONE};
     for (uint32_t i = 0; i < device->depth; i++)
         op_free(device, i);
     int rc = fi_mr_reg(device->domain, device->buffers, device->buffers_bytes, FI_SEND | FI_RECV, 0,

@@ -18,6 +18,8 @@
  *  - An operation that the provider has is an *op*: an entry of a table of as many as the
  * endpoint's send queue has places, which is its context. It is the provider's until its
  * completion, and keeps its QP and the peer's address here as long.
+ *  - What the provider refuses for want of room waits here, with its slot, and is posted when there
+ * is some: the caller has counted slots, and knows of no other room.
  *  - No operation is cancelled, and no address removed under one (fi_av(3), fi_endpoint(3)): what
  *    was sent runs on to its end.
  *  - Receives are the device's own. A message is copied to the receive that its QP has posted, and
@@ -132,10 +134,11 @@ struct efa_peer {
 
 enum efa_op_state {
     EFA_OP_FREE,
-    EFA_OP_SENT,  /* the provider's */
-    EFA_OP_HELD,  /* over, but not certain: its QP's, in its list; */
-    EFA_OP_AGING, /* or the device's, until its packets cannot be under way any more */
-    EFA_OP_DONE   /* to be polled */
+    EFA_OP_REFUSED, /* the device's, in its list: the provider had no room; */
+    EFA_OP_SENT,    /* the provider's */
+    EFA_OP_HELD,    /* over, but not certain: its QP's, in its list; */
+    EFA_OP_AGING,   /* or the device's, until its packets cannot be under way any more */
+    EFA_OP_DONE     /* to be polled */
 };
 
 /* An operation, of a WR or of control.c, by kind. A list's next is an index; EFA_NONE ends it. */
@@ -143,6 +146,8 @@ struct efa_op {
     struct fi_context2 context; /* the provider's, while the op is; it comes first */
     struct weir_qp *qp;         /* of a WR; NULL: of control.c */
     uint64_t wr_id;
+    uint64_t laddr, raddr, length, key; /* of a WR */
+    void *desc;
     uint64_t since_ns; /* HELD: of its acknowledgement. AGING: of its error */
     uint64_t cookie;   /* of control.c: the QP's that says it, which may be gone by then */
     uint32_t qp_index;
@@ -152,6 +157,7 @@ struct efa_op {
     uint8_t state;  /* enum efa_op_state */
     uint8_t status; /* enum weir_cqe_status */
     uint8_t says;   /* of control.c: LINK_SAYS_* */
+    uint8_t opcode; /* of a WR */
     bool is_message, is_signalled;
 };
 
@@ -243,7 +249,8 @@ struct weir_device {
     void *buffers_desc;
     uint64_t buffers_bytes;
     uint32_t depth, receives;
-    struct efa_list free_ops, done, aging;
+    struct efa_list free_ops, refused, done, aging;
+    uint64_t refused_ns; /* the provider had room until then */
     uint32_t free_count;
     uint32_t controls;                    /* ops of control.c */
     struct fi_context2 *receive_contexts; /* [receives] */
@@ -271,6 +278,7 @@ struct weir_device {
     uint64_t nonsense;                            /* completions and messages that name nothing */
     struct efa_stranger strangers[EFA_STRANGERS]; /* that are to be answered */
     uint32_t stranger_count;
+    uint32_t complaints; /* of the completion queue, in a row */
     bool lost, lost_told;
     bool is_armed; /* the engine may sleep */
 
@@ -378,6 +386,11 @@ struct efa_end {
 void post_over(struct weir_device *device, uint32_t op, const struct efa_end *how);
 /* Messages that are vouched for now are told. is_final: the others are told not to have arrived. */
 void post_vouch(struct weir_qp *qp, bool is_final);
+/* Gives the provider what it has refused, in the order in which it was posted. When to try again;
+ * UINT64_MAX: there is nothing. */
+uint64_t post_refused(struct weir_device *device);
+/* Of a QP that is to send nothing more: that is over. */
+void post_withdraw(struct weir_qp *qp);
 /* WRs whose packets cannot be under way any more are told. When the next ones are; UINT64_MAX. */
 uint64_t post_age(struct weir_device *device);
 

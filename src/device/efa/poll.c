@@ -139,6 +139,9 @@ static void take_error(struct weir_device *device) {
         device->nonsense++;
 }
 
+/* A queue that says something else than completions so often in a row is lost. */
+enum { COMPLAINTS = 64 };
+
 /* One batch, or an error, which a batch ends in front of. Whether there may be more. */
 static bool take_some(struct weir_device *device) {
     struct fi_cq_msg_entry entries[EFA_POLL_BATCH];
@@ -147,8 +150,10 @@ static bool take_some(struct weir_device *device) {
         take_error(device);
         return true;
     }
-    device->lost = got > EFA_POLL_BATCH || (got < 0 && got != -FI_EAGAIN && got != -FI_EINTR);
-    if (got <= 0 || device->lost)
+    bool is_well = got <= EFA_POLL_BATCH && (got >= 0 || got == -FI_EAGAIN || got == -FI_EINTR);
+    device->complaints = is_well ? 0 : device->complaints + 1;
+    device->lost = device->complaints == COMPLAINTS;
+    if (got <= 0 || !is_well)
         return false;
     for (ssize_t i = 0; i < got; i++)
         take(device, &entries[i]);
@@ -164,9 +169,10 @@ void efa_progress(struct weir_device *device) {
     device->now_ns = now;
     if (device->unposted_count > 0)
         receives_post(device);
-    uint64_t aged = device->aging.first != EFA_NONE ? post_age(device) : UINT64_MAX;
+    uint64_t aged = post_age(device), refused = post_refused(device);
     vqps_look(device);
-    device->next_ns = aged < device->restless_ns ? aged : device->restless_ns;
+    uint64_t next = aged < refused ? aged : refused;
+    device->next_ns = next < device->restless_ns ? next : device->restless_ns;
 }
 
 /* ---- to the caller ---- */

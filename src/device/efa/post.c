@@ -21,9 +21,9 @@ static bool is_possible(const struct weir_device *device, const struct weir_wr *
 
 /* ---- to the provider ---- */
 
-static ssize_t give_message(struct weir_qp *qp, const struct weir_wr *wr, uint32_t number) {
-    struct weir_device *device = qp->device;
-    uint8_t *buffer = send_buffer(device, number);
+/* The payload of a message goes behind its header, and is the device's from then on. */
+static void write_message(struct weir_qp *qp, const struct weir_wr *wr, uint32_t number) {
+    uint8_t *buffer = send_buffer(qp->device, number);
     struct efa_header header = {.kind = EFA_MESSAGE,
                                 .to_cookie = qp->there.cookie,
                                 .to_index = qp->there.index,
@@ -32,50 +32,114 @@ static ssize_t give_message(struct weir_qp *qp, const struct weir_wr *wr, uint32
     efa_header_write(&header, buffer);
     if (wr->length > 0)
         memcpy(buffer + EFA_HEADER_BYTES, (const void *)(uintptr_t)wr->laddr, wr->length);
-    struct iovec from = {.iov_base = buffer, .iov_len = EFA_HEADER_BYTES + wr->length};
+}
+
+static ssize_t give_message(struct weir_device *device, uint32_t number) {
+    struct efa_op *op = &device->ops[number];
+    struct iovec from = {.iov_base = send_buffer(device, number),
+                         .iov_len = EFA_HEADER_BYTES + op->length};
     struct fi_msg message = {.msg_iov = &from,
                              .desc = &device->buffers_desc,
                              .iov_count = 1,
-                             .addr = av_address(device, qp->peer),
-                             .context = &device->ops[number].context};
+                             .addr = av_address(device, op->qp->peer),
+                             .context = &op->context};
     return fi_sendmsg(device->ep, &message, FI_COMPLETION);
 }
 
-static ssize_t give_access(struct weir_qp *qp, const struct weir_wr *wr, uint64_t key, void *desc,
-                           uint32_t number) {
-    struct weir_device *device = qp->device;
-    struct iovec local = {.iov_base = (void *)(uintptr_t)wr->laddr, .iov_len = wr->length};
-    struct fi_rma_iov remote = {.addr = wr->raddr, .len = wr->length, .key = key};
+static ssize_t give(struct weir_device *device, uint32_t number) {
+    struct efa_op *op = &device->ops[number];
+    if (op->is_message)
+        return give_message(device, number);
+    struct iovec local = {.iov_base = (void *)(uintptr_t)op->laddr, .iov_len = op->length};
+    struct fi_rma_iov remote = {.addr = op->raddr, .len = op->length, .key = op->key};
     struct fi_msg_rma access = {.msg_iov = &local,
-                                .desc = &desc,
+                                .desc = &op->desc,
                                 .iov_count = 1,
-                                .addr = av_address(device, qp->peer),
+                                .addr = av_address(device, op->qp->peer),
                                 .rma_iov = &remote,
                                 .rma_iov_count = 1,
-                                .context = &device->ops[number].context};
-    if (wr->opcode == WEIR_OP_READ)
+                                .context = &op->context};
+    if (op->opcode == WEIR_OP_READ)
         return fi_readmsg(device->ep, &access, FI_COMPLETION);
     return fi_writemsg(device->ep, &access, FI_COMPLETION | FI_DELIVERY_COMPLETE);
 }
 
-/* A negated errno of libfabric's, 0, or a positive enum weir_cqe_status: it is over already. OVER:
- * an empty one, which has no bytes to be told of. */
-enum { OVER = 64 };
-static ssize_t give(struct weir_qp *qp, const struct weir_wr *wr, uint32_t number) {
+/* Whether the provider takes no more now. */
+static bool is_refused(struct weir_device *device, uint32_t number) {
+    struct efa_op *op = &device->ops[number];
+    ssize_t rc = give(device, number);
+    if (EFA_LIKELY(rc == 0)) {
+        op->state = EFA_OP_SENT;
+        op->qp->sent++;
+    } else if (rc != -FI_EAGAIN) {
+        op_done(device, number, WEIR_CQE_DEVICE);
+    }
+    return rc == -FI_EAGAIN;
+}
+
+/* ---- what it refuses ---- */
+
+/* An eighth of the time since it took something last: where that is long, there is no hurry. */
+#define RETRY_LEAST_NS UINT64_C(20000)
+#define RETRY_MOST_NS  UINT64_C(10000000)
+
+static uint64_t retry_pause(const struct weir_device *device) {
+    uint64_t pause = (device->now_ns - device->refused_ns) / 8;
+    if (pause < RETRY_LEAST_NS)
+        return RETRY_LEAST_NS;
+    return pause < RETRY_MOST_NS ? pause : RETRY_MOST_NS;
+}
+
+uint64_t post_refused(struct weir_device *device) {
+    while (device->refused.first != EFA_NONE) {
+        if (is_refused(device, device->refused.first))
+            return device->now_ns + retry_pause(device);
+        ops_pop(device, &device->refused);
+        device->refused_ns = device->now_ns;
+    }
+    return UINT64_MAX;
+}
+
+void post_withdraw(struct weir_qp *qp) {
+    struct weir_device *device = qp->device;
+    struct efa_list kept = {EFA_NONE, EFA_NONE};
+    uint32_t status = qp->state == EFA_ERROR ? WEIR_CQE_FLUSHED : WEIR_CQE_RETRY;
+    for (uint32_t op; (op = ops_pop(device, &device->refused)) != EFA_NONE;) {
+        if (device->ops[op].qp == qp)
+            op_done(device, op, status);
+        else
+            ops_push(device, &kept, op);
+    }
+    device->refused = kept;
+}
+
+static void refuse(struct weir_device *device, uint32_t number) {
+    if (device->refused.first == EFA_NONE) {
+        device->refused_ns = device->now_ns;
+        device->next_ns = 0; /* whoever looks next tries again */
+    }
+    device->ops[number].state = EFA_OP_REFUSED;
+    ops_push(device, &device->refused, number);
+}
+
+/* ---- posts ---- */
+
+/* What this side knows of a WR: an enum weir_cqe_status, OK for an empty one, which is over at once
+ * and has nothing to be told of; or that it has to be sent. */
+enum { TO_BE_SENT = 64 };
+static uint32_t judge(struct weir_qp *qp, const struct weir_wr *wr, struct efa_op *op) {
     const struct fabric_memory *memory = &qp->device->memory;
-    void *desc = NULL;
-    uint64_t key = 0;
     if (link_is_shut(&qp->link))
         return WEIR_CQE_RETRY;
-    if (wr->length > 0 && !fabric_region_holds(memory, wr->lkey, wr->laddr, wr->length, &desc))
+    if (wr->length > 0 && !fabric_region_holds(memory, wr->lkey, wr->laddr, wr->length, &op->desc))
         return WEIR_CQE_LOCAL_PROT;
     if (wr->opcode == WEIR_OP_SEND)
-        return give_message(qp, wr, number);
+        return TO_BE_SENT;
     if (wr->length == 0)
-        return OVER;
-    if (!fabric_import_holds(memory, wr->rkey, wr->raddr, wr->length, &key))
-        return WEIR_CQE_REMOTE_ACCESS;
-    return give_access(qp, wr, key, desc, number);
+        return WEIR_CQE_OK;
+    return fabric_import_holds(memory, wr->rkey, wr->raddr, wr->length, &op->key)
+               ? TO_BE_SENT
+               : WEIR_CQE_REMOTE_ACCESS;
 }
 
 static int post_ready(struct weir_qp *qp, const struct weir_wr *wr) {
@@ -86,25 +150,26 @@ static int post_ready(struct weir_qp *qp, const struct weir_wr *wr) {
     struct efa_op *op = &device->ops[number];
     op->qp = qp;
     op->wr_id = wr->wr_id;
+    op->laddr = wr->laddr;
+    op->raddr = wr->raddr;
+    op->length = wr->length;
+    op->opcode = wr->opcode;
     op->is_signalled = (wr->flags & WEIR_WR_SIGNALED) != 0;
     op->is_message = wr->opcode == WEIR_OP_SEND;
-    op->state = EFA_OP_SENT;
-    ssize_t rc = give(qp, wr, number);
-    if (EFA_UNLIKELY(rc == -FI_EAGAIN)) {
-        op_free(device, number);
-        return WEIR_EAGAIN;
-    }
     qp->outstanding++;
-    if (EFA_LIKELY(rc == 0)) {
-        qp->sent++;
-        if (op->is_message) {
-            link_renew(&qp->link, device->now_ns);
-            if (qp->link.wants_lease)
-                vqp_restless(qp);
-        }
-    } else {
-        op_done(device, number, rc == OVER ? WEIR_CQE_OK : rc > 0 ? (uint32_t)rc : WEIR_CQE_DEVICE);
+    uint32_t judged = judge(qp, wr, op);
+    if (EFA_UNLIKELY(judged != TO_BE_SENT)) {
+        op_done(device, number, judged);
+        return WEIR_OK;
     }
+    if (op->is_message) {
+        write_message(qp, wr, number);
+        link_renew(&qp->link, device->now_ns);
+        if (qp->link.wants_lease)
+            vqp_restless(qp);
+    }
+    if (device->refused.first != EFA_NONE || is_refused(device, number))
+        refuse(device, number);
     return WEIR_OK;
 }
 

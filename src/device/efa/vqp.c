@@ -233,8 +233,10 @@ static bool has_flushes(const struct weir_qp *qp) {
 static uint64_t look(struct weir_qp *qp) {
     struct weir_device *device = qp->device;
     control_say(qp);
-    if (link_is_shut(&qp->link))
+    if (link_is_shut(&qp->link)) {
+        post_withdraw(qp);
         post_vouch(qp, true);
+    }
     if (vqp_flushes(qp)) {
         if (has_flushes(qp))
             vqp_news(qp);
@@ -245,7 +247,7 @@ static uint64_t look(struct weir_qp *qp) {
     return link_next(&qp->link, device->now_ns);
 }
 
-#define ROOM_NS 100000 /* until there may be room for what is to be said */
+#define ROOM_NS 20000 /* until there may be room for what is to be said */
 
 void vqps_look(struct weir_device *device) {
     if (device->restless == NULL || device->now_ns < device->restless_ns)
@@ -275,6 +277,7 @@ static void stop(struct weir_qp *qp) {
         tell_connected(qp, WEIR_EDEVICE);
     qp->state = EFA_ERROR;
     link_stop(&qp->link, device_now(qp->device));
+    post_withdraw(qp);
     post_vouch(qp, true);
     vqp_restless(qp);
 }
