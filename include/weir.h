@@ -186,8 +186,8 @@ typedef struct weir_inbox {
 
 typedef struct weir_engine_options {
     size_t size;
-    const char *device; /* "shm" (default), "verbs", "ofi"; "auto": the first of verbs, ofi, shm
-                         * that can be used */
+    const char *device; /* "shm" (default), "verbs", "efa", "ofi"; "auto": the first of verbs,
+                         * efa, ofi, shm that can be used */
     /* Where peers reach this engine: "host:port", "[v6]:port", port 0 for any free
      * one. NULL: 127.0.0.1:0. "none": no listener; peers then cannot open this
      * engine, but answer over the connections that it makes. */
@@ -331,13 +331,12 @@ WEIR_API int weir_engine_address(const weir_engine *engine, char *address_out, s
  * protection that the transfer needs, ends the transfer (EREMOTE, EINVAL) and breaks its
  * session, or is a SIGSEGV in the caller. On ofi it must be mapped, and stay so, with the
  * protection that peers need: else a peer's write may be a SIGSEGV here, and its read does not
- * end. On verbs the memory is pinned, which takes time with its size, and must be mapped; for
- * private memory and shared memory that is readable and writable that is enough, and of other
- * mappings kernels differ: see weir(3).
- * Errors: EINVAL (null base, zero length, wrapping range, unknown access bits; verbs, ofi: not
- * mapped),
- * EAGAIN (memories_max), ENOMEM, EMEMLOCK (verbs, without CAP_IPC_LOCK: all that a process has
- * registered is at most its RLIMIT_MEMLOCK), EDEVICE. */
+ * end. On verbs and efa the memory is pinned, which takes time with its size, and must be
+ * mapped; for private memory and shared memory that is readable and writable that is enough, and
+ * of other mappings kernels differ: see weir(3).
+ * Errors: EINVAL (null base, zero length, wrapping range, unknown access bits; not mapped, but
+ * on shm), EAGAIN (memories_max), ENOMEM, EMEMLOCK (verbs, without CAP_IPC_LOCK: all that a process
+ * has registered is at most its RLIMIT_MEMLOCK), EDEVICE. */
 WEIR_API int weir_memory_register(weir_engine *engine, void *base, uint64_t length, uint32_t access,
                                   weir_memory *memory_out);
 

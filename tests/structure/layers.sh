@@ -54,6 +54,7 @@ for layer in $LAYERS; do
         inc_fabric) dir=src/device/fabric ;;
         inc_shm)    dir=src/device/shm ;;
         inc_verbs)  dir=src/device/verbs ;;
+        inc_efa)    dir=src/device/efa ;;
         inc_ofi)    dir=src/device/ofi ;;
         inc_os)     dir=src/os ;;
         inc_engine) dir=src/engine ;;

@@ -50,6 +50,7 @@ layer_dirs() {
     src/device/verbs) echo include src/ports src/device/base src/device/verbs ;;
     src/device/fabric) echo include src/ports src/device/base src/device/fabric ;;
     src/device/ofi) echo include src/ports src/device/base src/device/fabric src/device/ofi ;;
+    src/device/efa) echo include src/ports src/device/base src/device/fabric src/device/efa ;;
     src/os)         echo include src/ports src/os ;;
     src/engine)     echo include src/ports src/core src/device src/os src/engine ;;
     sim)            echo include src/ports src/core src/engine sim ;;
@@ -58,7 +59,7 @@ layer_dirs() {
     esac
 }
 LAYERS="src/core src/device src/device/base src/device/fabric src/device/shm src/device/verbs"
-LAYERS="$LAYERS src/device/ofi src/os src/engine sim tool"
+LAYERS="$LAYERS src/device/efa src/device/ofi src/os src/engine sim tool"
 
 # Public functions, as the public headers declare them.
 api_functions() {
