@@ -33,6 +33,7 @@ struct packet {
     uint64_t since_ns; /* HELD: when it was acknowledged */
     uint32_t from, kind, number;
     bool is_well, is_gone, is_open; /* what its sender is told */
+    bool for_none;                  /* an answer in the name of a QP that is not there */
     bool landed, ended, taken, held, told;
 };
 
@@ -41,13 +42,13 @@ struct side {
     uint64_t still_until_ns, over_ns, stopped_ns, stop_at_ns;
     uint32_t sent; /* that are not at their ends */
     uint32_t messages;
-    uint64_t opens_ns;
+    uint64_t opens_ns, held_ns; /* held_ns: since when messages are held; 0: none is */
     bool exists, dead, heard_early;
 };
 
 /* The whole world of one run. */
 static struct {
-    uint64_t random, now;
+    uint64_t seed, random, now;
     uint64_t delay_ns, stand_ns, cut_from_ns, cut_to_ns, dies_at_ns;
     uint32_t fails_percent, dies;
     struct side sides[2];
@@ -117,8 +118,24 @@ static bool drained(const struct side *side) {
 static void answer_for_none(uint32_t at, const struct packet *packet) {
     bool wants =
         packet->kind == PING || (packet->kind == STOP && (packet->number & LINK_WANTS) != 0);
-    if (wants)
-        send_packet(at, STOP, LINK_DRAINED);
+    struct packet *answer = wants ? send_packet(at, STOP, LINK_DRAINED) : NULL;
+    if (answer != NULL)
+        answer->for_none = true;
+}
+
+/* Between two that live and talk no message waits for longer than some leases, however often words
+ * between them are lost. */
+static void check_held(uint32_t at) {
+    struct side *side = &world.sides[at];
+    bool any = false;
+    for (uint32_t i = 0; i < world.count && !any; i++)
+        any = world.packets[i].from == at && world.packets[i].held;
+    if (!any)
+        side->held_ns = 0;
+    bool talk = !world.stood_still && world.cut_from_ns == NEVER && world.dies_at_ns == NEVER;
+    if (any && talk && world.now - side->held_ns > 20 * LINK_LEASE_NS)
+        fail_msg("seed %llu: a message of side %u is held for ever", (unsigned long long)world.seed,
+                 at);
 }
 
 static void vouch(uint32_t at, bool is_final) {
@@ -130,6 +147,7 @@ static void vouch(uint32_t at, bool is_final) {
         packet->told = link_is_taken(&side->link, packet->since_ns);
         packet->held = !packet->told && !is_final;
     }
+    check_held(at);
 }
 
 static void arrives(uint32_t at, struct packet *packet) {
@@ -141,7 +159,6 @@ static void arrives(uint32_t at, struct packet *packet) {
     }
     if (!side->link.opened) { /* as control.c has it */
         side->heard_early = side->heard_early || packet->kind == STOP;
-        packet->taken = packet->kind == MESSAGE;
         if (packet->kind == STOP)
             answer_for_none(at, packet);
         return;
@@ -182,8 +199,9 @@ static void ends(uint32_t at, struct packet *packet) {
         packet->told = link_is_taken(&side->link, world.now);
         packet->held = !packet->told && !link_is_shut(&side->link);
         seen.held += packet->held;
-    } else if (packet->kind >= PING && !packet->is_well) {
-        link_failed(&side->link, says[packet->kind], packet->number, world.now);
+        side->held_ns = packet->held && side->held_ns == 0 ? world.now : side->held_ns;
+    } else if (packet->kind >= PING && !packet->for_none) {
+        link_over(&side->link, says[packet->kind], packet->number, packet->is_well, world.now);
     }
 }
 
@@ -215,6 +233,7 @@ static void poll_side(uint32_t at) {
 
 static void talk(uint32_t at) {
     struct side *side = &world.sides[at];
+    check_held(at);
     static const enum kind order[] = {STOP, PONG, PING};
     uint32_t due = link_due(&side->link, world.now, drained(side));
     for (int i = 0; i < 3; i++) {
@@ -244,7 +263,9 @@ static void act(uint32_t at) {
         if (side->heard_early)
             link_heard_stop(&side->link, 0);
     }
-    if (side->link.opened && !link_is_shut(&side->link) && below(8) == 0 && side->messages < 200) {
+    /* The handshake: nothing is posted before both know each other. */
+    bool both = world.sides[0].link.opened && world.sides[1].link.opened;
+    if (both && !link_is_shut(&side->link) && below(8) == 0 && side->messages < 200) {
         enum kind kind = below(2) == 0 ? WRITE : MESSAGE;
         if (send_packet(at, kind, 0) != NULL) {
             side->sent++;
@@ -271,7 +292,7 @@ static void act(uint32_t at) {
 
 static void begin(uint64_t seed) {
     memset(&world, 0, sizeof world);
-    world.random = seed;
+    world.seed = world.random = seed;
     world.now = 1000 * MS;
     world.delay_ns = PICK(50 * 1000, MS, 20 * MS, 150 * MS);
     world.stand_ns = PICK(0, 0, 300 * MS, 5000 * MS);

@@ -13,21 +13,63 @@ void test_arm_and_wake(void **state) {
     struct fixture f;
     fixture_open(&f, state, true);
     int fd = f.ops->fd(f.b.device);
+    bool rests = fd >= 0 && !f.world->devices_talk;
     for (int i = 0; i < 10; i++) {
         struct weir_cqe cqe;
         assert_no_cqe(&f, &f.b);
         assert_int_equal(post_recv(&f, &f.b, 1, 0), 0);
         assert_int_equal(f.ops->arm(f.b.device), 0);
-        if (fd >= 0)
+        if (rests)
             assert_false(is_readable(fd));
         assert_int_equal(run_wr(&f, &f.a, make_wr(&f.a, WEIR_OP_SEND, 0, 0, 8)), WEIR_CQE_OK);
         if (fd >= 0)
             assert_true(is_readable(fd));
         f.ops->disarm(f.b.device);
-        if (fd >= 0)
+        if (rests)
             assert_false(is_readable(fd));
         assert_int_equal(f.ops->arm(f.b.device), WEIR_EAGAIN);
         assert_true(wait_cqe(&f, &f.b, &cqe));
+    }
+    fixture_close(&f);
+}
+
+/* T2: whoever sleeps is woken when a QP is connected. */
+void test_T2_arm_hears_connected(void **state) {
+    struct fixture f;
+    fixture_open(&f, state, true);
+    int fd = f.ops->fd(f.a.device);
+    for (int round = 0; round < 10 && fd >= 0; round++) {
+        struct weir_async event;
+        struct weir_qp_path path = {.mtu = f.caps.mtu_max,
+                                    .rd_atomic = f.caps.rd_atomic_max,
+                                    .psn_local = 100,
+                                    .psn_remote = 200,
+                                    .crossing = true};
+        destroy_qp(&f, &f.a);
+        destroy_qp(&f, &f.b);
+        make_qp(&f, &f.a);
+        make_qp(&f, &f.b);
+        path.blob = f.b.granted.blob;
+        path.blob_length = f.b.granted.blob_length;
+        int rc = f.ops->qp_connect(f.a.qp, &path);
+        path.blob = f.a.granted.blob;
+        path.blob_length = f.a.granted.blob_length;
+        path.psn_local = 200;
+        path.psn_remote = 100;
+        assert_int_not_equal(f.ops->qp_connect(f.b.qp, &path), WEIR_EINVAL);
+        while (rc == WEIR_EINPROGRESS) {
+            struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+            int armed = f.ops->arm(f.a.device);
+            if (armed == 0) /* the other side may have to take the call meanwhile */
+                for (int ms = 0; ms < 60000 && poll(&poll_fd, 1, 1) == 0; ms++)
+                    while (f.ops->events(f.b.device, &event, 1) == 1)
+                        continue;
+            assert_true(armed == WEIR_EAGAIN || poll_fd.revents != 0);
+            f.ops->disarm(f.a.device);
+            if (f.ops->events(f.a.device, &event, 1) == 1 && event.type == WEIR_ASYNC_CONNECTED)
+                rc = event.error;
+        }
+        assert_int_equal(rc, 0);
     }
     fixture_close(&f);
 }

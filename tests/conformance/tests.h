@@ -39,6 +39,7 @@
     X(test_H13_damaged_blobs)                                                                      \
     X(test_import_claims_too_much)                                                                 \
     X(test_arm_and_wake)                                                                           \
+    X(test_T2_arm_hears_connected)                                                                 \
     X(test_S18_poll_is_fair)                                                                       \
     X(test_no_events_by_itself)                                                                    \
     X(test_S2_mixed_chains)                                                                        \

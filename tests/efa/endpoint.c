@@ -110,6 +110,8 @@ static int endpoint_bind(struct fid *fid, struct fid *other, uint64_t flags) {
         atomic_fetch_add(&endpoint->av->users, 1);
         return 0;
     }
+    if (other->fclass == FI_CLASS_EQ)
+        return 0;
     if (other->fclass != FI_CLASS_CQ || (flags & ~(FI_TRANSMIT | FI_RECV)) != 0)
         return -FI_EINVAL;
     struct cq *cq = (struct cq *)(void *)other;
@@ -149,22 +151,42 @@ static ssize_t no_cancel(fid_t fid, void *context) {
     return -FI_ENOSYS;
 }
 
-static int no_getopt(fid_t fid, int level, int name, void *value, size_t *len) {
-    (void)fid;
-    (void)level;
-    (void)name;
-    (void)value;
-    (void)len;
-    return -FI_ENOPROTOOPT;
+/* fi_ext.h of libfabric 1.18 and later. */
+enum {
+    OPT_RNR_RETRY = -(0xefa << 16),
+    OPT_EMULATED_READ,
+    OPT_EMULATED_WRITE,
+    OPT_EMULATED_ATOMICS,
+    OPT_USE_DEVICE_RDMA
+};
+enum { RNR_ENDLESS = 7 };
+
+/* The card reads and writes by itself. */
+static int endpoint_getopt(fid_t fid, int level, int name, void *value, size_t *len) {
+    const struct endpoint *endpoint = (struct endpoint *)(void *)fid;
+    if (level != FI_OPT_ENDPOINT || name < OPT_EMULATED_READ || name > OPT_EMULATED_ATOMICS)
+        return -FI_ENOPROTOOPT;
+    if (*len < sizeof(bool))
+        return -FI_EINVAL;
+    *(bool *)value = endpoint->domain->habits.emulates != 0;
+    *len = sizeof(bool);
+    return 0;
 }
 
-static int no_setopt(fid_t fid, int level, int name, const void *value, size_t len) {
-    (void)fid;
-    (void)level;
-    (void)name;
-    (void)value;
-    (void)len;
-    return -FI_ENOPROTOOPT;
+/* How often a sender tries is the sender's on a real card, and the receiver's here. */
+static int endpoint_setopt(fid_t fid, int level, int name, const void *value, size_t len) {
+    struct endpoint *endpoint = (struct endpoint *)(void *)fid;
+    if (level != FI_OPT_ENDPOINT)
+        return -FI_ENOPROTOOPT;
+    if (name == OPT_USE_DEVICE_RDMA)
+        return len == sizeof(bool) ? 0 : -FI_EINVAL;
+    if (name != OPT_RNR_RETRY)
+        return -FI_ENOPROTOOPT;
+    size_t tries = len == sizeof(size_t) ? *(const size_t *)value : SIZE_MAX;
+    if (tries > RNR_ENDLESS || endpoint->enabled)
+        return -FI_EINVAL;
+    endpoint->rnr_tries = tries < RNR_ENDLESS ? tries : 0;
+    return 0;
 }
 
 static ssize_t no_size_left(struct fid_ep *endpoint) {
@@ -203,8 +225,8 @@ static struct fi_ops endpoint_fid_ops = {.size = sizeof(struct fi_ops),
                                          .ops_open = none_ops_open};
 static struct fi_ops_ep endpoint_ops = {.size = sizeof(struct fi_ops_ep),
                                         .cancel = no_cancel,
-                                        .getopt = no_getopt,
-                                        .setopt = no_setopt,
+                                        .getopt = endpoint_getopt,
+                                        .setopt = endpoint_setopt,
                                         .rx_size_left = no_size_left,
                                         .tx_size_left = no_size_left};
 static struct fi_ops_cm cm_ops = {.size = offsetof(struct fi_ops_cm, connect),

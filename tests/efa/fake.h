@@ -170,6 +170,7 @@ struct endpoint {
     struct av *av;
     struct cq *tx_cq, *rx_cq;
     bool direct, enabled;
+    uint64_t rnr_tries; /* of messages that find no receive here; 0: without end */
     struct address address;
     struct nic *nic;
 
@@ -193,6 +194,10 @@ bool fabric_is_direct(const struct fi_info *info);
 int none_bind(struct fid *fid, struct fid *other, uint64_t flags);
 int none_control(struct fid *fid, int command, void *arg);
 int none_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
+
+/* eq.c */
+int eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq_out,
+            void *context);
 
 /* domain.c */
 int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain_out,

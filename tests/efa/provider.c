@@ -187,15 +187,6 @@ static int no_passive_ep(struct fid_fabric *fabric, struct fi_info *info, struct
     return -FI_ENOSYS;
 }
 
-static int no_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq,
-                      void *context) {
-    (void)fabric;
-    (void)attr;
-    (void)eq;
-    (void)context;
-    return -FI_ENOSYS;
-}
-
 static int no_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr,
                         struct fid_wait **wait) {
     (void)fabric;
@@ -223,7 +214,7 @@ static struct fi_ops fabric_fid_ops = {.size = sizeof(struct fi_ops),
 static struct fi_ops_fabric fabric_ops = {.size = offsetof(struct fi_ops_fabric, domain2),
                                           .domain = domain_open,
                                           .passive_ep = no_passive_ep,
-                                          .eq_open = no_eq_open,
+                                          .eq_open = eq_open,
                                           .wait_open = no_wait_open,
                                           .trywait = fabric_try_wait};
 

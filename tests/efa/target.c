@@ -169,9 +169,9 @@ static void wait_for_receive(struct nic *nic, struct packet *packet) {
     struct packet *copy = allocate(len);
     memcpy(copy, packet, len);
     copy->whole = false;
-    copy->due_ns = NEVER;
-    if (nic->habits->rnr_retries != 0)
-        copy->due_ns = nic->now_ns + nic->habits->rnr_retries * TRIES_NS;
+    uint64_t tries =
+        nic->habits->rnr_retries != 0 ? nic->habits->rnr_retries : nic->endpoint->rnr_tries;
+    copy->due_ns = tries != 0 ? nic->now_ns + tries * TRIES_NS : NEVER;
     packet_drop(nic, packet);
     TAILQ_INSERT_TAIL(&nic->waiting, copy, queued);
     nic_due(nic, nic->now_ns);

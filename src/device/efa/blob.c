@@ -18,6 +18,13 @@
 enum { ADDRESS_BYTES = 16 + EFA_NAME_BYTES };
 _Static_assert(ADDRESS_BYTES <= WEIR_QP_BLOB_MAX, "it fits");
 
+bool efa_name_is_plain(const uint8_t name[EFA_NAME_BYTES]) {
+    uint8_t tail = 0;
+    for (uint32_t i = EFA_NAME_MEANS; i < EFA_NAME_BYTES; i++)
+        tail |= name[i];
+    return tail == 0;
+}
+
 uint32_t efa_blob_write(const struct efa_address *address, uint8_t *out) {
     bytes_put(&out, MAGIC_ADDRESS, 4);
     bytes_put(&out, address->index, 4);
@@ -33,7 +40,7 @@ int efa_blob_read(const uint8_t *bytes, uint32_t length, struct efa_address *add
     address.index = (uint32_t)bytes_get(&bytes, 4);
     address.cookie = bytes_get(&bytes, 8);
     memcpy(address.name, bytes, EFA_NAME_BYTES);
-    if (address.cookie == 0 || address.index >= EFA_QPS_MAX)
+    if (address.cookie == 0 || address.index >= EFA_QPS_MAX || !efa_name_is_plain(address.name))
         return WEIR_EINVAL;
     *address_out = address;
     return WEIR_OK;
@@ -59,7 +66,9 @@ bool efa_header_read(const uint8_t *bytes, uint64_t length, struct efa_header *h
     header_out->to_cookie = bytes_get(&bytes, 8);
     header_out->from_cookie = bytes_get(&bytes, 8);
     header_out->number = (uint32_t)bytes_get(&bytes, 4);
-    return bytes_get(&bytes, 4) == 0 && header_out->kind >= EFA_MESSAGE &&
-           header_out->kind <= EFA_STOP &&
-           (header_out->kind == EFA_MESSAGE || length >= EFA_HEADER_BYTES + EFA_NAME_BYTES);
+    bool is_known = bytes_get(&bytes, 4) == 0 && header_out->kind >= EFA_MESSAGE &&
+                    header_out->kind <= EFA_STOP;
+    if (!is_known || header_out->kind == EFA_MESSAGE)
+        return is_known;
+    return length >= EFA_HEADER_BYTES + EFA_NAME_BYTES && efa_name_is_plain(bytes);
 }

@@ -2,7 +2,9 @@
 /* control.c: what devices tell each other about QPs: PING, PONG, STOP.
  *
  * link.h decides; here it becomes messages, and back. Some places of the send queue are for these
- * alone. An op of theirs may outlive its QP, so that it names it and does not point to it.
+ * alone, of which one peer may have a share, and answers to those that are not there another one:
+ * whoever takes no messages holds no more. An op may outlive its QP, so that it names it and does
+ * not point to it.
  *
  * One that names a QP which is not there, or is another one's, gets a STOP: that QP has nothing
  * under way to whoever asks. If nothing is known of whoever asks, the thread of serve.c finds its
@@ -20,7 +22,9 @@ struct word {
 };
 
 static int say(struct weir_device *device, uint32_t peer, const struct word *word) {
-    if (device->controls == EFA_CONTROLS)
+    bool is_answer = word->cookie == 0;
+    if (device->controls == EFA_CONTROLS || device->peers[peer].controls == EFA_PEER_CONTROLS ||
+        (is_answer && device->answers == EFA_PEER_CONTROLS))
         return WEIR_EAGAIN;
     uint32_t number = op_take(device);
     if (number == EFA_NONE)
@@ -47,7 +51,9 @@ static int say(struct weir_device *device, uint32_t peer, const struct word *wor
         return WEIR_EAGAIN;
     }
     device->peers[peer].users++;
+    device->peers[peer].controls++;
     device->controls++;
+    device->answers += is_answer;
     return WEIR_OK;
 }
 
@@ -94,8 +100,9 @@ static void answer(struct weir_device *device, uint32_t peer, const struct efa_s
     (void)say(device, peer, &word); /* it asks again */
 }
 
+/* Those that come meanwhile have the next turn. */
 void control_answer_strangers(struct weir_device *device) {
-    while (device->stranger_count > 0) {
+    for (uint32_t left = device->stranger_count; left > 0; left--) {
         struct efa_stranger asks = device->strangers[--device->stranger_count];
         int result;
         uint32_t peer = av_look_up(device, asks.name, &result);
@@ -129,7 +136,7 @@ static void heard_for_none(struct weir_device *device, const struct efa_header *
 
 /* ---- what came ---- */
 
-/* A QP whose peer is not known yet has posted nothing. What one says that may be its peer is
+/* A QP whose peer is not known yet has posted nothing. The words of one that may be its peer are
  * remembered: that it has stopped, or asks. */
 static void heard_early(struct weir_qp *qp, const struct efa_header *header, const uint8_t *name) {
     if (header->kind == EFA_PING) {
@@ -165,11 +172,14 @@ void control_heard(struct weir_device *device, const struct efa_header *header,
 void control_over(struct weir_device *device, struct efa_op *op, bool is_well, bool is_gone) {
     struct weir_qp *qp = op->cookie != 0 ? vqp_meant(device, op->qp_index, op->cookie) : NULL;
     device->controls--;
-    if (qp != NULL && is_gone)
-        link_peer_gone(&qp->link, device_now(device));
-    if (qp != NULL && !is_well) {
-        link_failed(&qp->link, op->says, op->flags, device_now(device));
+    device->answers -= op->cookie == 0;
+    if (qp != NULL) {
+        uint64_t now = device_now(device);
+        if (is_gone)
+            link_peer_gone(&qp->link, now);
+        link_over(&qp->link, op->says, op->flags, is_well, now);
         vqp_restless(qp);
     }
+    device->peers[op->peer].controls--;
     av_release(device, op->peer);
 }

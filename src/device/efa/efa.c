@@ -93,14 +93,44 @@ static int open_cq(struct weir_device *device) {
     return fi_cq_open(device->domain, &attr, &device->cq, NULL);
 }
 
+/* fi_efa(7), and fi_ext.h of libfabric 1.18 and later, by number: the headers may be older. */
+enum {
+    OPT_RNR_RETRY = -(0xefa << 16),
+    OPT_EMULATED_READ,
+    OPT_EMULATED_WRITE,
+    OPT_EMULATED_ATOMICS,
+    OPT_USE_DEVICE_RDMA
+};
+enum { RNR_TRIES = 6 }; /* the most that are not without end */
+
+/* A receiver that takes nothing holds a place of the send queue for a while only. Reads and writes
+ * that the other side's process would have to do are none: keys would be its word, and to release
+ * memory no barrier. */
+static int settle(struct fid_ep *ep) {
+    size_t tries = RNR_TRIES;
+    bool yes = true;
+    (void)fi_setopt(&ep->fid, FI_OPT_ENDPOINT, OPT_RNR_RETRY, &tries, sizeof tries);
+    (void)fi_setopt(&ep->fid, FI_OPT_ENDPOINT, OPT_USE_DEVICE_RDMA, &yes, sizeof yes);
+    for (int option = OPT_EMULATED_READ; option <= OPT_EMULATED_WRITE; option++) {
+        bool is_emulated = true;
+        size_t length = sizeof is_emulated;
+        if (fi_getopt(&ep->fid, FI_OPT_ENDPOINT, option, &is_emulated, &length) != 0 || is_emulated)
+            return -FI_ENOSYS;
+    }
+    return 0;
+}
+
 static int open_endpoint(struct weir_device *device) {
     struct fi_info *info = device->choice.info;
     struct fi_av_attr av = {.type = FI_AV_TABLE};
+    struct fi_eq_attr eq = {.wait_obj = FI_WAIT_NONE};
     int rc = device->library->fabric(info->fabric_attr, &device->fabric, NULL);
     if (rc == 0)
         rc = fi_domain(device->fabric, info, &device->domain, NULL);
     if (rc == 0)
         rc = fi_av_open(device->domain, &av, &device->av, NULL);
+    if (rc == 0)
+        rc = fi_eq_open(device->fabric, &eq, &device->eq, NULL);
     if (rc == 0)
         rc = open_cq(device);
     if (rc == 0)
@@ -108,12 +138,17 @@ static int open_endpoint(struct weir_device *device) {
     if (rc == 0)
         rc = fi_ep_bind(device->ep, &device->av->fid, 0);
     if (rc == 0)
+        rc = fi_ep_bind(device->ep, &device->eq->fid, 0);
+    if (rc == 0)
         rc = fi_ep_bind(device->ep, &device->cq->fid, FI_TRANSMIT | FI_RECV);
+    if (rc == 0)
+        rc = settle(device->ep);
     if (rc == 0)
         rc = fi_enable(device->ep);
     size_t length = sizeof device->name;
     if (rc == 0)
         rc = fi_getname(&device->ep->fid, device->name, &length);
+    memset(device->name + EFA_NAME_MEANS, 0, EFA_NAME_BYTES - EFA_NAME_MEANS);
     return rc == 0 ? WEIR_OK : fabric_error(rc);
 }
 
@@ -129,8 +164,10 @@ static int open_buffers(struct weir_device *device) {
         (struct efa_list){EFA_NONE, EFA_NONE};
     for (uint32_t i = 0; i < device->depth; i++)
         op_free(device, i);
-    int rc = fi_mr_reg(device->domain, device->buffers, device->buffers_bytes, FI_SEND | FI_RECV, 0,
-                       0, 0, &device->buffers_mr, NULL);
+    /* With FI_SEND the provider would let peers read them, and efa-direct does not need it. */
+    bool is_direct = strcmp(device->choice.info->fabric_attr->name, "efa-direct") == 0;
+    int rc = fi_mr_reg(device->domain, device->buffers, device->buffers_bytes,
+                       is_direct ? FI_RECV : FI_RECV | FI_SEND, 0, 0, 0, &device->buffers_mr, NULL);
     if (rc != 0)
         return fabric_error(rc);
     device->buffers_desc = fi_mr_desc(device->buffers_mr);
@@ -153,10 +190,8 @@ static int open_descriptors(struct weir_device *device) {
 }
 
 static int open_objects(struct weir_device *device) {
-    inherit_begin(device);
     int rc = open_endpoint(device);
-    bool noted = inherit_end(device);
-    if (rc == WEIR_OK && !noted)
+    if (rc == WEIR_OK && !efa_inherit(device->choice.info))
         rc = WEIR_EMFILE;
     if (rc == WEIR_OK)
         fabric_memory_start(&device->memory, device->domain,
@@ -184,13 +219,13 @@ static void close_fid(struct fid *fid) {
 static void close_objects(struct weir_device *device) {
     struct weir_env env = device->env;
     efa_server_stop(device);
+    CLOSE(device->ep); /* may take long: it waits for what was sent */
     fork_hold();
     if (device->cq_fd >= 0)
         fork_disown(device->cq_fd);
-    inherit_forget(device);
-    CLOSE(device->ep);
     CLOSE(device->buffers_mr);
     CLOSE(device->cq);
+    CLOSE(device->eq);
     CLOSE(device->av);
     CLOSE(device->domain);
     CLOSE(device->fabric);
@@ -250,7 +285,7 @@ static void efa_close(struct weir_device *device) {
 static void efa_query(struct weir_device *device, struct weir_device_caps *caps_out) {
     *caps_out = device->caps;
     device_lock(device);
-    uint64_t most = device->depth + device->receives_owed;
+    uint64_t most = device->depth + device->owed;
     device_unlock(device);
     caps_out->cq_capacity = smaller(most, UINT32_MAX);
 }

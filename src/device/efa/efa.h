@@ -50,13 +50,15 @@
 #define EFA_DEPTH_MAX     8192u  /* of the endpoint's queues */
 #define EFA_CONTROLS      64u    /* places of the send queue for what devices tell each other */
 #define EFA_MESSAGE_MAX   (UINT64_C(16) << 20)
-#define EFA_NAME_BYTES    32u /* of an endpoint: a raw address of the provider's */
+#define EFA_NAME_BYTES    32u /* of an endpoint: a raw address of the provider's, */
+#define EFA_NAME_MEANS    24u /* of which these say something: the others are zeros here */
 #define EFA_HEADER_BYTES  40u
 #define EFA_PAYLOAD_MAX   472u /* of a SEND */
 #define EFA_BUFFER_BYTES  (EFA_HEADER_BYTES + EFA_PAYLOAD_MAX)
 #define EFA_EARLY_MAX     8u  /* messages of a QP that wait for a receive */
+#define EFA_PEER_CONTROLS 8u  /* of these places, that one endpoint may have; and all strangers */
 #define EFA_STRANGERS     16u /* devices without a QP here that are answered at a time */
-#define EFA_INHERITED     64u /* descriptors of network cards that a process has open */
+#define EFA_EARLY_SHARE   4u  /* of the receives may be those of such messages: one in so many */
 #define EFA_POLL_BATCH    32
 #define EFA_QUARANTINE_NS UINT64_C(1000000000)
 #define EFA_NONE          UINT32_MAX
@@ -94,6 +96,8 @@ struct efa_address {
     uint64_t cookie;              /* random, never 0 */
     uint32_t index;
 };
+/* One endpoint has one name: libfabric takes all bytes of an address for part of it. */
+bool efa_name_is_plain(const uint8_t name[EFA_NAME_BYTES]);
 uint32_t efa_blob_write(const struct efa_address *address, uint8_t *out);
 /* EINVAL: not a blob of this kind, or an address that no QP can have. */
 int efa_blob_read(const uint8_t *bytes, uint32_t length, struct efa_address *address_out);
@@ -126,10 +130,11 @@ enum efa_state {
 struct efa_peer {
     uint8_t name[EFA_NAME_BYTES];
     fi_addr_t address;
-    uint32_t users;   /* 0: it leaves, or the entry is free */
-    uint32_t next;    /* of the same hash, plus one; or free */
-    uint32_t leaving; /* the next in the device's list of those */
-    bool leaves;      /* it is in that list */
+    uint32_t users;    /* 0: it leaves, or the entry is free */
+    uint32_t controls; /* ops of control.c */
+    uint32_t next;     /* of the same hash, plus one; or free */
+    uint32_t leaving;  /* the next in the device's list of those */
+    bool leaves;       /* it is in that list */
 };
 
 enum efa_op_state {
@@ -213,15 +218,10 @@ struct efa_stranger {
     uint32_t to_index, from_index;
 };
 
-/* A descriptor of a device's file. */
-struct efa_inherited {
-    int fd;
-    bool is_noted; /* this device opened it */
-};
-
 struct efa_server {
     pthread_t thread;
     int wake_fd;
+    uint64_t sleeps_until_ns;
     bool runs, stops;
 };
 
@@ -236,7 +236,8 @@ struct weir_device {
     struct fid_domain *domain;
     struct fid_av *av;
     struct fid_cq *cq;
-    struct fid_ep *ep;
+    struct fid_eq *eq; /* of the provider's own failures */
+    struct fid_ep *ep; /* NULL: the device is lost */
     uint8_t name[EFA_NAME_BYTES];
     int cq_fd; /* the provider's; -1: it has none, and is looked at by time */
     int epoll_fd, event_fd;
@@ -252,7 +253,8 @@ struct weir_device {
     struct efa_list free_ops, refused, done, aging;
     uint64_t refused_ns; /* the provider had room until then */
     uint32_t free_count;
-    uint32_t controls;                    /* ops of control.c */
+    uint32_t controls;                    /* ops of control.c, */
+    uint32_t answers;                     /* of which so many are of no QP */
     struct fi_context2 *receive_contexts; /* [receives] */
     bool *is_posted;                      /* [receives] the provider has it */
     uint32_t *lengths;                    /* [receives] of the payload of one that is kept */
@@ -265,26 +267,25 @@ struct weir_device {
 
     struct weir_qp *qps[EFA_QPS_MAX];
     uint32_t qp_count, qp_hint;
-    uint64_t receives_owed;                       /* that QPs may have posted */
-    struct weir_qp *news, *news_last;             /* QPs with receives, or flushes, to poll */
-    struct weir_qp *restless;                     /* QPs with something to say, or to wait for */
-    struct weir_qp *finding;                      /* QPs whose peer's address is to be found */
-    uint64_t restless_ns;                         /* when they are to be looked at */
-    uint32_t untold;                              /* events that QPs have to tell */
-    uint64_t now_ns;                              /* as of the last progress, before it */
-    uint64_t taken_ns;                            /* when something was completed last */
-    uint64_t next_ns;                             /* when there is something to do without that */
-    uint64_t polls;                               /* by the engine */
-    uint64_t nonsense;                            /* completions and messages that name nothing */
+    uint64_t owed;                    /* completions that QPs may have to give, beside ops */
+    struct weir_qp *news, *news_last; /* QPs with receives, or flushes, to poll */
+    struct weir_qp *restless;         /* QPs with something to say, or to wait for */
+    struct weir_qp *finding;          /* QPs whose peer's address is to be found */
+    uint64_t restless_ns;             /* when they are to be looked at */
+    uint32_t untold;                  /* events that QPs have to tell */
+    uint64_t now_ns;                  /* as of the last progress, before it */
+    uint64_t taken_ns;                /* when something was completed last */
+    uint64_t next_ns;  /* when there is something to do without that; see device_due */
+    uint32_t qps_used; /* entries of qps that were ever taken, from the first on */
+    uint32_t early;    /* buffers that QPs keep */
+    uint64_t polls;    /* by the engine */
+    uint64_t nonsense; /* completions and messages that name nothing */
     struct efa_stranger strangers[EFA_STRANGERS]; /* that are to be answered */
     uint32_t stranger_count;
     uint32_t complaints; /* of the completion queue, in a row */
     bool lost, lost_told;
     bool is_armed; /* the engine may sleep */
 
-    struct efa_inherited inherited[EFA_INHERITED];
-    uint32_t inherited_count;
-    bool inherit_fails;
     struct efa_server server;
 };
 
@@ -308,6 +309,10 @@ static inline uint8_t *receive_buffer(const struct weir_device *device, uint32_t
  * serve.c, and the device's operations. */
 
 /* ---- ops: poll.c ---- */
+
+/* There will be something to do then, whether or not anything is completed: whoever sleeps past it
+ * is woken. */
+void device_due(struct weir_device *device, uint64_t at_ns);
 
 /* EFA_NONE: all are taken. */
 uint32_t op_take(struct weir_device *device);
@@ -339,7 +344,10 @@ void vqp_news(struct weir_qp *qp);
 /* It has something to say, or to wait for. */
 void vqp_restless(struct weir_qp *qp);
 /* Looks at the restless ones, if it is time for that. */
-void vqps_look(struct weir_device *device);
+/* When the next one is to be looked at; UINT64_MAX. */
+uint64_t vqps_look(struct weir_device *device);
+/* The device is lost: all of theirs is over. */
+void vqps_bury(struct weir_device *device);
 
 /* ---- av.c ---- */
 
@@ -392,14 +400,15 @@ uint64_t post_refused(struct weir_device *device);
 /* Of a QP that is to send nothing more: that is over. */
 void post_withdraw(struct weir_qp *qp);
 /* WRs whose packets cannot be under way any more are told. When the next ones are; UINT64_MAX. */
-uint64_t post_age(struct weir_device *device);
+uint64_t post_age(struct weir_device *device, uint64_t now);
 
 /* ---- receive.c ---- */
 
 int receives_open(struct weir_device *device);
 void receives_close(struct weir_device *device);
 /* Gives the provider the buffers that it has not. */
-void receives_post(struct weir_device *device);
+/* When to try again; UINT64_MAX: it has them all. */
+uint64_t receives_post(struct weir_device *device);
 /* A buffer has a message. */
 void receive_arrived(struct weir_device *device, uint32_t number, uint64_t length);
 /* A buffer comes back without one. */
@@ -446,11 +455,7 @@ void efa_mr_forget(struct weir_device *device, const struct weir_rmr *rmr);
 
 /* ---- inherit.c ---- */
 
-/* The provider opens its objects between the two, and no fork begins. False: what it opened of the
- * device's files would be in children. */
-void inherit_begin(struct weir_device *device);
-bool inherit_end(struct weir_device *device);
-/* Before it closes them. Between fork_hold and fork_release. */
-void inherit_forget(struct weir_device *device);
+/* The descriptors of the network card are not in children. False: they would be. */
+bool efa_inherit(const struct fi_info *info);
 
 #endif

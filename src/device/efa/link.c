@@ -44,6 +44,7 @@ bool link_heard_pong(struct efa_link *link, uint32_t number) {
         return false;
     link->good_until_ns = link->asked_ns + LINK_LEASE_NS;
     link->asked_ns = 0;
+    link->wants_lease = false;
     return true;
 }
 
@@ -79,26 +80,31 @@ uint32_t link_flags(const struct efa_link *link, bool is_drained) {
     return (is_drained ? LINK_DRAINED : 0u) | (link->peer_drained ? 0u : LINK_WANTS);
 }
 
+/* A word of a kind is not said again before it is known what became of the one before: a peer that
+ * takes none has one of each in the network at most. */
 uint32_t link_due(const struct efa_link *link, uint64_t now, bool is_drained) {
     uint32_t due = stop_is_due(link, now, is_drained) ? LINK_SAYS_STOP : 0;
-    if (link->owes_pong && link->opened)
+    bool may_say = link->opened && now >= link->hold_until_ns;
+    if (link->owes_pong && may_say)
         due |= LINK_SAYS_PONG;
-    bool may_ask = now >= link->hold_until_ns &&
-                   (link->asked_ns == 0 || now >= link->asked_ns + LINK_LEASE_NS);
-    if (link->wants_lease && link->opened && may_ask && !link_is_shut(link))
+    bool may_ask = link->asked_ns == 0 || now >= link->ask_due_ns;
+    if (link->wants_lease && may_say && may_ask && !link_is_shut(link))
         due |= LINK_SAYS_PING;
-    return due;
+    return due & ~(uint32_t)link->saying;
 }
 
 uint32_t link_number(const struct efa_link *link, uint32_t what) {
-    return what == LINK_SAYS_PING ? link->asked + 1 : link->pong;
+    if (what == LINK_SAYS_PING)
+        return link->asked_ns == 0 ? link->asked + 1 : link->asked;
+    return link->pong;
 }
 
 void link_said(struct efa_link *link, uint32_t what, uint64_t now, bool is_drained) {
+    link->saying |= (uint8_t)what;
     if (what == LINK_SAYS_PING) {
-        link->asked++;
-        link->asked_ns = now;
-        link->wants_lease = false;
+        link->asked = link_number(link, what);
+        link->asked_ns = link->asked_ns == 0 ? now : link->asked_ns;
+        link->ask_due_ns = now + LINK_LEASE_NS;
     } else if (what == LINK_SAYS_PONG) {
         link->owes_pong = false;
         link->promised_ns = now;
@@ -110,15 +116,18 @@ void link_said(struct efa_link *link, uint32_t what, uint64_t now, bool is_drain
     }
 }
 
-/* It is said again after a pause, a PING with the next number. */
-void link_failed(struct efa_link *link, uint32_t what, uint32_t flags, uint64_t now) {
+/* What did not arrive is said again after a pause. */
+void link_over(struct efa_link *link, uint32_t what, uint32_t flags, bool is_well, uint64_t now) {
+    link->saying &= (uint8_t)~what;
+    if (is_well)
+        return;
     link->hold_until_ns = now + LINK_REPEAT_NS;
-    if (what == LINK_SAYS_PING && link->asked_ns != 0) {
-        link->asked_ns = 0;
-        link->wants_lease = true;
-    } else if (what == LINK_SAYS_STOP && (flags & LINK_DRAINED) != 0) {
+    if (what == LINK_SAYS_PING)
+        link->ask_due_ns = now;
+    else if (what == LINK_SAYS_PONG)
+        link->owes_pong = !link->stopped;
+    else if ((flags & LINK_DRAINED) != 0)
         link->said_drained = false;
-    }
 }
 
 static uint64_t silent_ns(const struct efa_link *link) {
@@ -142,7 +151,7 @@ uint64_t link_next(const struct efa_link *link, uint64_t now) {
             sooner(&next, link->stop_due_ns, now);
     }
     if (link->wants_lease && link->asked_ns != 0 && !link_is_shut(link))
-        sooner(&next, link->asked_ns + LINK_LEASE_NS, now);
+        sooner(&next, link->ask_due_ns, now);
     return next;
 }
 

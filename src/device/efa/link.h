@@ -14,6 +14,9 @@
  *   a QP that stops is there, and takes messages, for LEASE_NS and a margin after its last PONG,
  *             or until the other side has drained, or is known to be no more
  *
+ * A peer posts nothing to a QP that does not know its other side yet: the handshake is for that. So
+ * one that stops before owes nobody anything.
+ *
  * Clocks have to run as fast as each other, by a part in ten, and need not agree. Each message may
  * be late, lost together with its sender's word for it, repeated and out of order.
  *
@@ -36,7 +39,8 @@ enum { LINK_DRAINED = 1, LINK_WANTS = 2 };
 
 struct efa_link {
     uint64_t good_until_ns; /* what was acknowledged until then is taken; 0: nothing */
-    uint64_t asked_ns;      /* when the PING was sent that waits for its PONG; 0: none does */
+    uint64_t asked_ns;      /* when the PING was first sent that waits for its PONG; 0: none does */
+    uint64_t ask_due_ns;    /* when it is to be sent again */
     uint64_t promised_ns;   /* when the last PONG was sent; 0: none */
     uint64_t stopped_ns;    /* when this side stopped */
     uint64_t stop_due_ns;   /* when STOP is to be said next; UINT64_MAX: not by itself */
@@ -51,6 +55,7 @@ struct efa_link {
     bool peer_gone; /* the endpoint at the other side is no more; it was heard of at gone_ns */
     bool owes_pong;
     bool said_drained; /* and the network has not said that it did not arrive */
+    uint8_t saying;    /* LINK_SAYS_*: the network has not said yet what became of it */
     bool wants_lease;
 };
 
@@ -85,8 +90,8 @@ uint32_t link_flags(const struct efa_link *link, bool is_drained);
 uint32_t link_number(const struct efa_link *link, uint32_t what);
 /* One of these was given to the network. */
 void link_said(struct efa_link *link, uint32_t what, uint64_t now, bool is_drained);
-/* It did not arrive, as far as the network knows. flags: what a STOP had. */
-void link_failed(struct efa_link *link, uint32_t what, uint32_t flags, uint64_t now);
+/* What became of it, as far as the network knows. flags: what a STOP had. */
+void link_over(struct efa_link *link, uint32_t what, uint32_t flags, bool is_well, uint64_t now);
 /* When, after now, link_due or link_is_over may change by themselves; UINT64_MAX: never. */
 uint64_t link_next(const struct efa_link *link, uint64_t now);
 

@@ -3,8 +3,8 @@
  *
  * Owns the table of ops: free ones in a list that gives the one back last that came back last, so
  * that a completion which the provider gives twice names one that is free; and those that are done,
- * in a list of which the caller takes. What the provider completes and names nothing is counted and
- * dropped. Receives, and what flushes, are taken from their QPs, some at a time. */
+ * in a list of which the caller takes. A completion that names nothing is counted and dropped.
+ * Receives, and what flushes, are taken from their QPs, some at a time. */
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -85,20 +85,24 @@ static void over(struct weir_device *device, struct efa_op *op, const struct efa
     op_free(device, (uint32_t)(op - device->ops));
 }
 
+/* A write may come with immediate data, which takes a receive on some network cards and writes
+ * nothing to its buffer: no peer of ours sends any. */
 static void take(struct weir_device *device, const struct fi_cq_msg_entry *entry) {
     static const struct efa_end well = {.status = WEIR_CQE_OK};
     struct efa_op *op = op_of(device, entry->op_context);
     uint32_t receive = receive_of(device, entry->op_context);
+    bool is_immediate = (entry->flags & FI_REMOTE_CQ_DATA) != 0;
+    device->nonsense += op == NULL && (receive == EFA_NONE || is_immediate);
     if (op != NULL)
         over(device, op, &well);
+    else if (receive != EFA_NONE && is_immediate)
+        receive_returned(device, receive);
     else if (receive != EFA_NONE)
         receive_arrived(device, receive, entry->len);
-    else
-        device->nonsense++;
 }
 
-/* The network card's status (efa_io_defs.h of rdma-core and of libfabric). What is not known leaves
- * everything open. */
+/* The network card's status (efa_io_defs.h of rdma-core and of libfabric); from 4096 on, the
+ * provider's own. One that is not known leaves everything open. */
 static struct efa_end end_of(int status) {
     switch (status) {
     case 1: /* flushed */
@@ -118,16 +122,24 @@ static struct efa_end end_of(int status) {
     case 13:
     case 14:
     case 15:
+    case 4124: /* likewise, in the provider's own words */
+    case 4126:
         return (struct efa_end){.status = WEIR_CQE_RETRY, .is_open = true};
     default:
         return (struct efa_end){.status = WEIR_CQE_DEVICE, .is_open = true};
     }
 }
 
-static void take_error(struct weir_device *device) {
+/* The endpoint's own end: a receive is flushed, or the queue pair of the network card is broken. */
+static bool is_end(int status) {
+    return status == 1 || status == 2;
+}
+
+/* False: there was none. */
+static bool take_error(struct weir_device *device) {
     struct fi_cq_err_entry entry = {.err = 0};
     if (fi_cq_readerr(device->cq, &entry, 0) <= 0)
-        return;
+        return false;
     struct efa_op *op = op_of(device, entry.op_context);
     uint32_t receive = receive_of(device, entry.op_context);
     struct efa_end how = end_of(entry.prov_errno);
@@ -137,42 +149,88 @@ static void take_error(struct weir_device *device) {
         receive_returned(device, receive);
     else
         device->nonsense++;
+    device->lost = device->lost || (receive != EFA_NONE && is_end(entry.prov_errno));
+    return true;
 }
 
 /* A queue that says something else than completions so often in a row is lost. */
 enum { COMPLAINTS = 64 };
 
-/* One batch, or an error, which a batch ends in front of. Whether there may be more. */
+static bool complain(struct weir_device *device) {
+    device->lost = device->lost || ++device->complaints == COMPLAINTS;
+    return false;
+}
+
+/* One batch, or an error, which a batch ends in front of. False: there is no more now. */
 static bool take_some(struct weir_device *device) {
     struct fi_cq_msg_entry entries[EFA_POLL_BATCH];
     ssize_t got = fi_cq_read(device->cq, entries, EFA_POLL_BATCH);
-    if (got == -FI_EAVAIL) {
-        take_error(device);
-        return true;
-    }
-    bool is_well = got <= EFA_POLL_BATCH && (got >= 0 || got == -FI_EAGAIN || got == -FI_EINTR);
-    device->complaints = is_well ? 0 : device->complaints + 1;
-    device->lost = device->complaints == COMPLAINTS;
-    if (got <= 0 || !is_well)
-        return false;
+    if (got == -FI_EAVAIL)
+        return take_error(device) || complain(device);
+    if (got > EFA_POLL_BATCH || (got < 0 && got != -FI_EAGAIN && got != -FI_EINTR))
+        return complain(device);
+    device->complaints = 0;
     for (ssize_t i = 0; i < got; i++)
         take(device, &entries[i]);
-    device->taken_ns = device->now_ns;
-    return got == EFA_POLL_BATCH;
+    if (got > 0)
+        device->taken_ns = device_now(device);
+    return got > 0;
 }
 
-/* What links say of a time holds if all that had come by then was looked at. */
+/* The provider's own failures. It ends the process where there is no queue to tell them by. */
+static void take_failures(struct weir_device *device) {
+    struct fi_eq_err_entry failure = {.err = 0};
+    uint32_t event;
+    uint8_t bytes[64];
+    ssize_t got = fi_eq_read(device->eq, &event, bytes, sizeof bytes, 0);
+    if (got == -FI_EAVAIL && fi_eq_readerr(device->eq, &failure, 0) > 0)
+        device->lost = true;
+}
+
+/* The endpoint is closed: nothing of it is under way any more (fi_endpoint(3)), and all that it had
+ * is over. */
+static void bury(struct weir_device *device) {
+    static const struct efa_end flushed = {.status = WEIR_CQE_FLUSHED};
+    if (device->ep == NULL)
+        return;
+    fi_close(&device->ep->fid);
+    device->ep = NULL;
+    for (uint32_t i = 0; i < device->depth; i++) {
+        if (device->ops[i].state == EFA_OP_SENT)
+            over(device, &device->ops[i], &flushed);
+    }
+    post_age(device, UINT64_MAX);
+    vqps_bury(device);
+}
+
+void device_due(struct weir_device *device, uint64_t at_ns) {
+    if (at_ns < device->next_ns)
+        device->next_ns = at_ns;
+    if (at_ns < device->server.sleeps_until_ns) {
+        device->server.sleeps_until_ns = 0;
+        efa_server_wake(device);
+    }
+}
+
+/* Links are judged by a time at which all that had come was looked at: where more comes than the
+ * queue holds, that time stands still. */
 void efa_progress(struct weir_device *device) {
     uint64_t now = device_now(device);
-    while (!device->lost && take_some(device))
-        continue;
-    device->now_ns = now;
-    if (device->unposted_count > 0)
-        receives_post(device);
-    uint64_t aged = post_age(device), refused = post_refused(device);
-    vqps_look(device);
-    uint64_t next = aged < refused ? aged : refused;
-    device->next_ns = next < device->restless_ns ? next : device->restless_ns;
+    uint32_t left = (device->depth + device->receives) / EFA_POLL_BATCH + 1;
+    while (!device->lost && left > 0 && take_some(device))
+        left--;
+    take_failures(device);
+    if (device->lost) {
+        bury(device);
+        return;
+    }
+    if (left > 0)
+        device->now_ns = now;
+    device->next_ns = UINT64_MAX;
+    device_due(device, receives_post(device));
+    device_due(device, post_age(device, device->now_ns));
+    device_due(device, post_refused(device));
+    device_due(device, vqps_look(device));
 }
 
 /* ---- to the caller ---- */
@@ -265,7 +323,7 @@ int efa_events(struct weir_device *device, struct weir_async *events_out, int ma
     int count = 0;
     device_lock(device);
     efa_progress(device);
-    for (uint32_t i = 0; count < max && device->untold > 0 && i < EFA_QPS_MAX; i++) {
+    for (uint32_t i = 0; count < max && device->untold > 0 && i < device->qps_used; i++) {
         while (count < max && device->qps[i] != NULL && tell(device->qps[i], &events_out[count]))
             count++;
     }

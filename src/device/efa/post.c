@@ -116,7 +116,7 @@ void post_withdraw(struct weir_qp *qp) {
 static void refuse(struct weir_device *device, uint32_t number) {
     if (device->refused.first == EFA_NONE) {
         device->refused_ns = device->now_ns;
-        device->next_ns = 0; /* whoever looks next tries again */
+        device_due(device, device->now_ns);
     }
     device->ops[number].state = EFA_OP_REFUSED;
     ops_push(device, &device->refused, number);
@@ -157,14 +157,14 @@ static int post_ready(struct weir_qp *qp, const struct weir_wr *wr) {
     op->is_signalled = (wr->flags & WEIR_WR_SIGNALED) != 0;
     op->is_message = wr->opcode == WEIR_OP_SEND;
     qp->outstanding++;
-    uint32_t judged = judge(qp, wr, op);
+    uint32_t judged = device->lost ? WEIR_CQE_DEVICE : judge(qp, wr, op);
     if (EFA_UNLIKELY(judged != TO_BE_SENT)) {
         op_done(device, number, judged);
         return WEIR_OK;
     }
     if (op->is_message) {
         write_message(qp, wr, number);
-        link_renew(&qp->link, device->now_ns);
+        link_renew(&qp->link, device_now(device));
         if (qp->link.wants_lease)
             vqp_restless(qp);
     }
@@ -262,11 +262,11 @@ void post_over(struct weir_device *device, uint32_t number, const struct efa_end
     ops_push(device, &device->aging, number);
 }
 
-uint64_t post_age(struct weir_device *device) {
+uint64_t post_age(struct weir_device *device, uint64_t now) {
     while (device->aging.first != EFA_NONE) {
         uint32_t op = device->aging.first;
         uint64_t due = device->ops[op].since_ns + EFA_QUARANTINE_NS;
-        if (device->now_ns < due)
+        if (now < due)
             return due;
         ops_pop(device, &device->aging);
         end(device, op, device->ops[op].status);

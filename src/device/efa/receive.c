@@ -2,8 +2,9 @@
 /* receive.c: what arrives at the endpoint, and the receives of QPs.
  *
  * Owns the buffers that the provider receives to. All are the provider's, but one whose message is
- * being looked at, and those of messages that found no receive, of which a QP may have a few. A
- * peer that sends more has not kept to its credits, and its QP fails. */
+ * being looked at, and those of messages that found no receive, of which a QP may have a few, and
+ * all QPs a part. A peer that sends more has not kept to its credits, and its QP fails. A message
+ * that was told to be sent may be one of these, and goes with its QP if nobody posts a receive. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ int receives_open(struct weir_device *device) {
         device->unposted[i] = i;
     device->unposted_count = device->receives;
     receives_post(device);
-    return WEIR_OK;
+    return device->unposted_count < device->receives ? WEIR_OK : WEIR_EDEVICE;
 }
 
 void receives_close(struct weir_device *device) {
@@ -41,7 +42,9 @@ void receives_close(struct weir_device *device) {
         env->ops->free(env->self, device->lengths, device->receives * sizeof *device->lengths);
 }
 
-void receives_post(struct weir_device *device) {
+#define RETRY_NS UINT64_C(1000000)
+
+uint64_t receives_post(struct weir_device *device) {
     while (device->unposted_count > 0) {
         uint32_t number = device->unposted[device->unposted_count - 1];
         struct iovec to = {.iov_base = receive_buffer(device, number), .iov_len = EFA_BUFFER_BYTES};
@@ -51,10 +54,11 @@ void receives_post(struct weir_device *device) {
                                  .addr = FI_ADDR_UNSPEC,
                                  .context = &device->receive_contexts[number]};
         if (fi_recvmsg(device->ep, &message, FI_COMPLETION) != 0)
-            return;
+            return device->now_ns + RETRY_NS;
         device->is_posted[number] = true;
         device->unposted_count--;
     }
+    return UINT64_MAX;
 }
 
 static void give_back(struct weir_device *device, uint32_t number) {
@@ -84,7 +88,9 @@ static bool take(struct weir_qp *qp, uint32_t number) {
     } else if (qp->early_count == 0 && qp->rq_seen != qp->rq_head) {
         if (!place(qp, number))
             vqp_fail(qp);
-    } else if (qp->early_count < EFA_EARLY_MAX) {
+    } else if (qp->early_count < EFA_EARLY_MAX &&
+               qp->device->early < qp->device->receives / EFA_EARLY_SHARE) {
+        qp->device->early++;
         qp->early[qp->early_count++] = number;
         return true;
     } else {
@@ -107,6 +113,10 @@ static bool dispatch(struct weir_device *device, uint32_t number, uint64_t lengt
     struct weir_qp *qp = vqp_meant(device, header.to_index, header.to_cookie);
     if (qp == NULL || vqp_flushes(qp))
         return false; /* its sender has not been told that it was taken */
+    if (qp->link.opened && header.from_cookie != qp->there.cookie) {
+        device->nonsense++;
+        return false;
+    }
     device->lengths[number] = (uint32_t)length - EFA_HEADER_BYTES;
     return take(qp, number);
 }
@@ -123,6 +133,7 @@ void receive_returned(struct weir_device *device, uint32_t number) {
 }
 
 void receive_forget(struct weir_qp *qp) {
+    qp->device->early -= qp->early_count;
     for (; qp->early_count > 0; qp->early_count--)
         give_back(qp->device, qp->early[qp->early_count - 1]);
 }
@@ -135,6 +146,7 @@ static void place_early(struct weir_qp *qp) {
         return;
     uint32_t number = qp->early[0];
     qp->early_count--;
+    qp->device->early--;
     memmove(&qp->early[0], &qp->early[1], qp->early_count * sizeof qp->early[0]);
     if (!place(qp, number))
         vqp_fail(qp);

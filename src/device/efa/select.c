@@ -14,10 +14,18 @@
 #include "efa.h"
 
 #define PROVIDER "efa"
+/* FI_RX_CQ_DATA: writes with immediate data may take receives. */
+#define MODES (FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA)
+/* From here on the provider reads and writes with the network card where that can. Newer than that,
+ * libfabric could give more than this was built for. */
+#define API_VERSION FI_VERSION(1, 18)
+
+/* Without FI_LOCAL_COMM the provider uses no memory of the host's between processes of one host: it
+ * would never say that a process is gone. */
 
 static void set_hints(struct fi_info *hints, const struct efa_settings *settings) {
-    hints->caps = FI_MSG | FI_RMA;
-    hints->mode = FI_CONTEXT | FI_CONTEXT2;
+    hints->caps = FI_MSG | FI_RMA | FI_REMOTE_COMM;
+    hints->mode = MODES;
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     hints->domain_attr->threading = FI_THREAD_SAFE;
@@ -34,7 +42,9 @@ static int ask(const struct fabric_library *library, const struct efa_settings *
     if (hints == NULL)
         return -FI_ENOMEM;
     set_hints(hints, settings);
-    int rc = library->getinfo(FABRIC_API_VERSION, NULL, NULL, 0, hints, info_out);
+    uint32_t version = library->version();
+    int rc = library->getinfo(FI_VERSION_LT(version, API_VERSION) ? version : API_VERSION, NULL,
+                              NULL, 0, hints, info_out);
     library->freeinfo(hints);
     return rc;
 }
@@ -47,11 +57,18 @@ static bool is_named(const char *wanted, const char *name) {
  * few places, or messages that ours do not fit in. Providers may give what was not asked for. */
 static bool is_fit(const struct fi_info *info, const struct efa_settings *settings) {
     return is_named(settings->domain, info->domain_attr->name) &&
-           is_named(settings->fabric, info->fabric_attr->name) &&
-           (info->mode & ~(FI_CONTEXT | FI_CONTEXT2)) == 0 &&
+           is_named(settings->fabric, info->fabric_attr->name) && (info->mode & ~MODES) == 0 &&
            info->domain_attr->mr_key_size <= sizeof(uint64_t) &&
            info->tx_attr->size >= 2 * (size_t)EFA_CONTROLS && info->rx_attr->size >= EFA_CONTROLS &&
            info->ep_attr->max_msg_size >= EFA_BUFFER_BYTES;
+}
+
+/* The provider that is part of libfabric has its version, 118 for 1.18; before that no card writes
+ * remote memory by itself. */
+#define PROVIDER_LEAST 118u
+
+static bool is_old(const struct fi_info *info) {
+    return FI_MAJOR(info->fabric_attr->prov_version) < PROVIDER_LEAST;
 }
 
 static bool is_direct(const struct fi_info *info) {
@@ -61,16 +78,19 @@ static bool is_direct(const struct fi_info *info) {
 static const struct fi_info *best(const struct fi_info *list, const struct efa_settings *settings) {
     const struct fi_info *found = NULL;
     for (const struct fi_info *at = list; at != NULL; at = at->next) {
-        if (is_fit(at, settings) && (found == NULL || (is_direct(at) && !is_direct(found))))
+        if (is_fit(at, settings) && !is_old(at) &&
+            (found == NULL || (is_direct(at) && !is_direct(found))))
             found = at;
     }
     return found;
 }
 
-static void note_missing(const struct efa_settings *settings, bool none_fits, char *note_out) {
-    int used = snprintf(note_out, FABRIC_NOTE_MAX, "%s",
-                        none_fits ? "no EFA device that can read and write remote memory"
-                                  : "no EFA device");
+static void note_missing(const struct efa_settings *settings, const struct fi_info *list,
+                         char *note_out) {
+    const char *why = list == NULL   ? "no EFA device"
+                      : is_old(list) ? "libfabric before 1.18 does not write with an EFA device"
+                                     : "no EFA device that can read and write remote memory";
+    int used = snprintf(note_out, FABRIC_NOTE_MAX, "%s", why);
     if (settings->domain[0] != '\0')
         used += snprintf(note_out + used, FABRIC_NOTE_MAX - (size_t)used, " named %.24s",
                          settings->domain);
@@ -97,7 +117,7 @@ int efa_select(const struct fabric_library *library, const struct efa_settings *
     const struct fi_info *found = rc == 0 ? best(list, settings) : NULL;
     choice_out->info = found != NULL ? library->dupinfo(found) : NULL;
     if (found == NULL)
-        note_missing(settings, rc == 0, choice_out->note);
+        note_missing(settings, rc == 0 ? list : NULL, choice_out->note);
     else
         note_taken(library, found, choice_out->note);
     if (rc == 0)

@@ -26,7 +26,7 @@
 
 /* Lets go of the mutex meanwhile. */
 static void find_peers(struct weir_device *device) {
-    while (device->finding != NULL) {
+    while (device->finding != NULL && !device->lost) {
         struct weir_qp *qp = device->finding;
         int result;
         device->finding = qp->next_finding;
@@ -37,30 +37,29 @@ static void find_peers(struct weir_device *device) {
     }
 }
 
-/* How long there is nothing to look at; UINT64_MAX: until a descriptor tells. */
-static uint64_t pause_of(const struct weir_device *device, bool engine_is_here) {
-    uint64_t now = device_now(device), until = UINT64_MAX;
-    if (engine_is_here)
-        return PATIENCE_NS;
-    if (device->cq_fd < 0)
-        until = now - device->taken_ns < RECENT_NS ? CLOSE_NS : PATIENCE_NS;
-    uint64_t next = device->next_ns;
-    uint64_t left = next == UINT64_MAX ? UINT64_MAX : next > now ? next - now : 0;
-    return left < until ? left : until;
+/* Until when there is nothing to look at; UINT64_MAX: until a descriptor tells. */
+static uint64_t quiet_until(const struct weir_device *device, uint64_t now) {
+    uint64_t until = device->next_ns;
+    bool is_recent = now - device->taken_ns < RECENT_NS;
+    uint64_t look = now + (is_recent ? CLOSE_NS : PATIENCE_NS);
+    if (device->cq_fd < 0 && !device->lost && look < until)
+        until = look;
+    return until;
 }
 
 /* One that sleeps on the provider's descriptor is woken before that may be read empty; so it is
  * left alone where there is nothing to do. */
 static void serve(struct weir_device *device) {
     struct pollfd ready = {.fd = device->cq_fd, .events = POLLIN};
-    bool has_fd = device->cq_fd >= 0;
-    if (has_fd && ready_wait(&ready, 1, 0) <= 0 && device_now(device) < device->next_ns)
+    bool has_fd = device->cq_fd >= 0 && !device->lost;
+    bool is_idle = has_fd && ready_wait(&ready, 1, 0) <= 0 && device_now(device) < device->next_ns;
+    if (is_idle && !efa_has_news(device))
         return;
     if (has_fd)
         efa_wake(device);
     efa_progress(device);
     if (!efa_may_sleep(device))
-        device->next_ns = 0;
+        device_due(device, device_now(device) + CLOSE_NS);
     if (efa_has_news(device))
         efa_wake(device);
     else if (has_fd)
@@ -72,8 +71,10 @@ struct efa_server_look {
     bool engine_is_here, stops;
 };
 
+/* While the engine is here the thread looks soon anyway, and is not woken for what is due. */
 static struct efa_server_look look(struct weir_device *device, uint64_t *polls) {
     device_lock(device);
+    device->server.sleeps_until_ns = 0;
     find_peers(device);
     control_answer_strangers(device);
     av_leave(device);
@@ -83,7 +84,13 @@ static struct efa_server_look look(struct weir_device *device, uint64_t *polls) 
         serve(device);
     else if (device->untold > 0)
         efa_wake(device);
-    struct efa_server_look found = {.pause_ns = pause_of(device, is_here),
+    uint64_t now = device_now(device);
+    uint64_t until = is_here ? now + PATIENCE_NS : quiet_until(device, now);
+    if (!is_here)
+        device->server.sleeps_until_ns = until;
+    struct efa_server_look found = {.pause_ns = until == UINT64_MAX ? until
+                                                : until > now       ? until - now
+                                                                    : 0,
                                     .engine_is_here = is_here,
                                     .stops = device->server.stops};
     device_unlock(device);
@@ -97,7 +104,7 @@ static void wake_taken(const struct weir_device *device) {
 }
 
 /* Behind the descriptor's first sign the engine has a millisecond to take it. */
-static void *efa_server_run(void *argument) {
+static void *server_run(void *argument) {
     struct weir_device *device = argument;
     struct pollfd ready[2] = {{.fd = device->server.wake_fd, .events = POLLIN},
                               {.fd = device->cq_fd, .events = POLLIN}};
@@ -107,7 +114,7 @@ static void *efa_server_run(void *argument) {
         if (found.stops)
             return NULL;
         ready_wait(ready, found.engine_is_here ? 1 : 2, found.pause_ns);
-        if (ready[0].revents == 0 && !found.engine_is_here && device->cq_fd >= 0)
+        if (ready[0].revents == 0 && ready[1].revents != 0)
             ready_wait(ready, 1, PATIENCE_NS);
         wake_taken(device);
     }
@@ -126,7 +133,7 @@ int efa_server_start(struct weir_device *device) {
     fork_release();
     if (server->wake_fd < 0)
         return WEIR_EMFILE;
-    server->runs = thread_create(&server->thread, NULL, efa_server_run, device) == 0;
+    server->runs = thread_create(&server->thread, NULL, server_run, device) == 0;
     return server->runs ? WEIR_OK : WEIR_ENOMEM;
 }
 

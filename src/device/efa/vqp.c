@@ -23,14 +23,16 @@ static void table_add(struct weir_device *device, struct weir_qp *qp) {
     device->qp_hint = (index + 1) & (EFA_QPS_MAX - 1);
     device->qps[index] = qp;
     device->qp_count++;
-    device->receives_owed += qp->rq_depth;
+    device->owed += qp->rq_depth + qp->sq_depth;
     qp->index = index;
+    if (index >= device->qps_used)
+        device->qps_used = index + 1;
 }
 
 static void table_remove(struct weir_device *device, const struct weir_qp *qp) {
     device->qps[qp->index] = NULL;
     device->qp_count--;
-    device->receives_owed -= qp->rq_depth;
+    device->owed -= qp->rq_depth + qp->sq_depth;
 }
 
 /* ---- create ---- */
@@ -190,6 +192,7 @@ static void unlist_news(struct weir_qp *qp) {
 void vqp_restless(struct weir_qp *qp) {
     struct weir_device *device = qp->device;
     device->restless_ns = 0;
+    device_due(device, 0);
     if (qp->is_restless)
         return;
     qp->is_restless = true;
@@ -222,7 +225,7 @@ bool vqp_is_drained(const struct weir_qp *qp) {
 
 bool vqp_flushes(const struct weir_qp *qp) {
     return qp->state == EFA_ERROR &&
-           link_is_over(&qp->link, qp->device->now_ns, vqp_is_drained(qp));
+           (qp->device->lost || link_is_over(&qp->link, qp->device->now_ns, vqp_is_drained(qp)));
 }
 
 static bool has_flushes(const struct weir_qp *qp) {
@@ -249,9 +252,11 @@ static uint64_t look(struct weir_qp *qp) {
 
 #define ROOM_NS 20000 /* until there may be room for what is to be said */
 
-void vqps_look(struct weir_device *device) {
-    if (device->restless == NULL || device->now_ns < device->restless_ns)
-        return;
+uint64_t vqps_look(struct weir_device *device) {
+    if (device->restless == NULL)
+        device->restless_ns = UINT64_MAX;
+    if (device->now_ns < device->restless_ns)
+        return device->restless_ns;
     uint64_t soon = UINT64_MAX;
     for (struct weir_qp **at = &device->restless; *at != NULL;) {
         struct weir_qp *qp = *at;
@@ -267,6 +272,21 @@ void vqps_look(struct weir_device *device) {
         }
     }
     device->restless_ns = soon;
+    return soon;
+}
+
+/* The device is lost: none has anything to say, and what was posted is over, or flushes. */
+void vqps_bury(struct weir_device *device) {
+    for (uint32_t i = 0; i < device->qps_used; i++) {
+        struct weir_qp *qp = device->qps[i];
+        if (qp == NULL)
+            continue;
+        post_withdraw(qp);
+        post_vouch(qp, true);
+        unlist_restless(qp);
+        if (vqp_flushes(qp) && has_flushes(qp))
+            vqp_news(qp);
+    }
 }
 
 /* Into the error state. */
@@ -276,10 +296,13 @@ static void stop(struct weir_qp *qp) {
     if (qp->state == EFA_CONNECTING)
         tell_connected(qp, WEIR_EDEVICE);
     qp->state = EFA_ERROR;
+    if (qp->device->lost && has_flushes(qp))
+        vqp_news(qp);
     link_stop(&qp->link, device_now(qp->device));
     post_withdraw(qp);
     post_vouch(qp, true);
-    vqp_restless(qp);
+    if (!qp->device->lost)
+        vqp_restless(qp);
 }
 
 void vqp_fail(struct weir_qp *qp) {
