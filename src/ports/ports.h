@@ -354,8 +354,8 @@ struct weir_device_ops {
     int (*qp_connect)(struct weir_qp *qp, const struct weir_qp_path *path);
     /* To the error state, from any state: everything posted flushes (but see `isolates`). */
     int (*qp_error)(struct weir_qp *qp);
-    /* 0: gone; nothing of it touches memory any more. EBUSY or EDEVICE: not yet;
-     * the QP is as it was, call again later. */
+    /* 0: gone; nothing of it touches memory any more, as far as its device can know (efa: see
+     * docs/limits.md). EBUSY or EDEVICE: not yet; the QP is as it was, call again later. */
     int (*qp_destroy)(struct weir_qp *qp);
 
     /* Posts a chain with one doorbell. 0: all accepted. Otherwise the WR at index

@@ -26,6 +26,8 @@
  *    the buffer is posted anew: so a peer that says nothing holds none of them.
  *  - A message is told to be sent when the network has acknowledged it, and the peer's device has
  *    said that its QP was there (link.h).
+ *  - Both sides insert each other's address before either sends: a NIC refuses who is not known to
+ * it. The handshake sees to that; only STOPs to strangers may be refused so.
  *  - Allocation only at open, at registration and QP creation, but for the provider's own. */
 #ifndef EFA_EFA_H
 #define EFA_EFA_H
