@@ -592,7 +592,7 @@ static void test_stray_query(void **state) {
 static void test_query_of_devices(void **state) {
     weir_setting_info info = WEIR_SETTING_INFO_INIT;
     (void)state;
-    size_t count = 0, shm_count = 0, ofi_count = 0;
+    size_t count = 0, shm_count = 0, ofi_count = 0, efa_count = 0;
     setenv("WEIR_VERBS_TIMEOUT", "20", 1);
     setenv("WEIR_VERBS_SRQ", "2", 1);
     setenv("WEIR_VERBS_DEVICE", "mlx5_0", 1);
@@ -604,9 +604,11 @@ static void test_query_of_devices(void **state) {
         bool group = strcmp(info.variable, "WEIR_SHM_GROUP") == 0;
         bool shm = strncmp(info.variable, "WEIR_SHM_", 9) == 0;
         bool ofi = strncmp(info.variable, "WEIR_OFI_", 9) == 0;
+        bool efa = strncmp(info.variable, "WEIR_EFA_", 9) == 0;
         shm_count += shm;
+        efa_count += efa;
         ofi_count += ofi;
-        assert_string_equal(info.name, shm ? "shm" : ofi ? "ofi" : "verbs");
+        assert_string_equal(info.name, shm ? "shm" : ofi ? "ofi" : efa ? "efa" : "verbs");
         assert_int_equal(info.size, sizeof(info));
         assert_int_equal(info.in_force, info.value);
         assert_int_equal(info.source, timeout || srq || device || group ? WEIR_SETTING_ENVIRONMENT
@@ -619,7 +621,9 @@ static void test_query_of_devices(void **state) {
     assert_non_null(device_variable(0));
     assert_int_equal(shm_count, 3);
     assert_true(ofi_count == 0 || ofi_count == 3);
-    assert_true(count == shm_count + ofi_count || count == shm_count + ofi_count + 12);
+    assert_int_equal(efa_count, ofi_count == 0 ? 0 : 2);
+    count -= shm_count + ofi_count + efa_count;
+    assert_true(count == 0 || count == 12);
     assert_int_equal(weir_device_setting_query(SIZE_MAX, &info), WEIR_EINVAL);
     assert_int_equal(weir_device_setting_query(0, NULL), WEIR_EINVAL);
     unsetenv("WEIR_VERBS_TIMEOUT");

@@ -65,6 +65,7 @@ static void open_depth(uint64_t seed, uint32_t depth, uint32_t chain, uint32_t e
     options.limits.sq_depth = depth + 1; /* one is kept for the teardown */
     options.limits.chain_max = chain;
     options.limits.backoff_timeout_ns = 200 * 1000;
+    options.limits.settle_grace_ns = 60 * 1000 * MS; /* no session goes since the machine is slow */
     qw_open(&world, &options);
     qw_connect(&world);
     for (uint32_t i = 1; i < engines; i++)

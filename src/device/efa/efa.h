@@ -258,6 +258,7 @@ struct weir_device {
     uint32_t controls;                    /* ops of control.c, */
     uint32_t answers;                     /* of which so many are of no QP */
     struct fi_context2 *receive_contexts; /* [receives] */
+    uint64_t secret;                      /* see receive.c */
     bool *is_posted;                      /* [receives] the provider has it */
     uint32_t *lengths;                    /* [receives] of the payload of one that is kept */
     uint32_t *unposted;                   /* buffers that the provider has not taken yet */

@@ -22,6 +22,7 @@ int receives_open(struct weir_device *device) {
     if (device->receive_contexts == NULL || device->unposted == NULL || device->is_posted == NULL ||
         device->lengths == NULL)
         return WEIR_ENOMEM;
+    env->ops->entropy(env->self, &device->secret, sizeof device->secret);
     for (uint32_t i = 0; i < device->receives; i++)
         device->unposted[i] = i;
     device->unposted_count = device->receives;
@@ -42,6 +43,17 @@ void receives_close(struct weir_device *device) {
         env->ops->free(env->self, device->lengths, device->receives * sizeof *device->lengths);
 }
 
+/* A buffer begins with a number that nobody else knows until a message is in it. A completion that
+ * the provider gives twice names a buffer that it has again: it must not be given once more, for
+ * two messages would be in one. */
+static void mark(const struct weir_device *device, uint32_t number) {
+    memcpy(receive_buffer(device, number), &device->secret, sizeof device->secret);
+}
+
+static bool is_marked(const struct weir_device *device, uint32_t number) {
+    return memcmp(receive_buffer(device, number), &device->secret, sizeof device->secret) == 0;
+}
+
 #define RETRY_NS UINT64_C(1000000)
 
 uint64_t receives_post(struct weir_device *device) {
@@ -53,6 +65,7 @@ uint64_t receives_post(struct weir_device *device) {
                                  .iov_count = 1,
                                  .addr = FI_ADDR_UNSPEC,
                                  .context = &device->receive_contexts[number]};
+        mark(device, number);
         if (fi_recvmsg(device->ep, &message, FI_COMPLETION) != 0)
             return device->now_ns + RETRY_NS;
         device->is_posted[number] = true;
@@ -122,6 +135,10 @@ static bool dispatch(struct weir_device *device, uint32_t number, uint64_t lengt
 }
 
 void receive_arrived(struct weir_device *device, uint32_t number, uint64_t length) {
+    if (length >= sizeof device->secret && is_marked(device, number)) {
+        device->nonsense++;
+        return;
+    }
     device->is_posted[number] = false;
     if (!dispatch(device, number, length))
         give_back(device, number);
