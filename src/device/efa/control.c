@@ -21,7 +21,7 @@ struct word {
     uint32_t says; /* LINK_SAYS_* */
 };
 
-static int say(struct weir_device *device, uint32_t peer, const struct word *word) {
+static int try_to_say(struct weir_device *device, uint32_t peer, const struct word *word) {
     bool is_answer = word->cookie == 0;
     if (device->controls == EFA_CONTROLS || device->peers[peer].controls == EFA_PEER_CONTROLS ||
         (is_answer && device->answers == EFA_PEER_CONTROLS))
@@ -55,6 +55,15 @@ static int say(struct weir_device *device, uint32_t peer, const struct word *wor
     device->controls++;
     device->answers += is_answer;
     return WEIR_OK;
+}
+
+static int say(struct weir_device *device, uint32_t peer, const struct word *word) {
+    int rc = try_to_say(device, peer, word);
+    if (rc == WEIR_OK)
+        device->mute_ns = 0;
+    else if (device->mute_ns == 0)
+        device->mute_ns = device_now(device);
+    return rc;
 }
 
 static const uint32_t kinds[][2] = {

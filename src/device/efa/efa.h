@@ -255,8 +255,9 @@ struct weir_device {
     struct efa_list free_ops, refused, done, aging;
     uint64_t refused_ns; /* the provider had room until then */
     uint32_t free_count;
-    uint32_t controls;                    /* ops of control.c, */
-    uint32_t answers;                     /* of which so many are of no QP */
+    uint64_t mute_ns;  /* words of control.c find no room since then; 0: the last one did */
+    uint32_t controls; /* ops of control.c, */
+    uint32_t answers;  /* of which so many are of no QP */
     struct fi_context2 *receive_contexts; /* [receives] */
     uint64_t secret;                      /* see receive.c */
     bool *is_posted;                      /* [receives] the provider has it */
@@ -306,6 +307,16 @@ static inline uint8_t *send_buffer(const struct weir_device *device, uint32_t op
 }
 static inline uint8_t *receive_buffer(const struct weir_device *device, uint32_t number) {
     return send_buffer(device, device->depth + number);
+}
+
+/* Between two tries of what the provider refuses, which took something at a time last: an eighth of
+ * the time since. Where that is long, there is no hurry. */
+#define RETRY_LEAST_NS UINT64_C(20000)
+#define RETRY_MOST_NS  UINT64_C(10000000)
+static inline uint64_t retry_pause(const struct weir_device *device, uint64_t since_ns) {
+    uint64_t pause = device->now_ns > since_ns ? (device->now_ns - since_ns) / 8 : 0;
+    pause = pause > RETRY_LEAST_NS ? pause : RETRY_LEAST_NS;
+    return pause < RETRY_MOST_NS ? pause : RETRY_MOST_NS;
 }
 
 /* All functions from here on are called with the device's mutex, but those of memory.c and

@@ -79,21 +79,10 @@ static bool is_refused(struct weir_device *device, uint32_t number) {
 
 /* ---- what it refuses ---- */
 
-/* An eighth of the time since it took something last: where that is long, there is no hurry. */
-#define RETRY_LEAST_NS UINT64_C(20000)
-#define RETRY_MOST_NS  UINT64_C(10000000)
-
-static uint64_t retry_pause(const struct weir_device *device) {
-    uint64_t pause = (device->now_ns - device->refused_ns) / 8;
-    if (pause < RETRY_LEAST_NS)
-        return RETRY_LEAST_NS;
-    return pause < RETRY_MOST_NS ? pause : RETRY_MOST_NS;
-}
-
 uint64_t post_refused(struct weir_device *device) {
     while (device->refused.first != EFA_NONE) {
         if (is_refused(device, device->refused.first))
-            return device->now_ns + retry_pause(device);
+            return device->now_ns + retry_pause(device, device->refused_ns);
         ops_pop(device, &device->refused);
         device->refused_ns = device->now_ns;
     }

@@ -250,8 +250,6 @@ static uint64_t look(struct weir_qp *qp) {
     return link_next(&qp->link, device->now_ns);
 }
 
-#define ROOM_NS 20000 /* until there may be room for what is to be said */
-
 uint64_t vqps_look(struct weir_device *device) {
     if (device->restless == NULL)
         device->restless_ns = UINT64_MAX;
@@ -262,7 +260,7 @@ uint64_t vqps_look(struct weir_device *device) {
         struct weir_qp *qp = *at;
         uint64_t next = look(qp);
         if (next == 0)
-            next = device->now_ns + ROOM_NS;
+            next = device->now_ns + retry_pause(device, device->mute_ns);
         soon = next < soon ? next : soon;
         if (next != UINT64_MAX) {
             at = &qp->next_restless;
