@@ -79,10 +79,18 @@ static bool is_refused(struct weir_device *device, uint32_t number) {
 
 /* ---- what it refuses ---- */
 
+/* A provider that refuses now and then is asked some times, and one that has no room hardly is. */
+#define RECENT_NS UINT64_C(1000000)
+enum { TRIES = 16 };
+
 uint64_t post_refused(struct weir_device *device) {
+    uint32_t tries = device->now_ns - device->refused_ns < RECENT_NS ? TRIES : 1;
     while (device->refused.first != EFA_NONE) {
-        if (is_refused(device, device->refused.first))
-            return device->now_ns + retry_pause(device, device->refused_ns);
+        if (is_refused(device, device->refused.first)) {
+            if (--tries == 0)
+                return device->now_ns + retry_pause(device, device->refused_ns);
+            continue;
+        }
         ops_pop(device, &device->refused);
         device->refused_ns = device->now_ns;
     }

@@ -256,9 +256,11 @@ uint64_t vqps_look(struct weir_device *device) {
     if (device->now_ns < device->restless_ns)
         return device->restless_ns;
     uint64_t soon = UINT64_MAX;
+    bool is_mute = false;
     for (struct weir_qp **at = &device->restless; *at != NULL;) {
         struct weir_qp *qp = *at;
         uint64_t next = look(qp);
+        is_mute = is_mute || next == 0;
         if (next == 0)
             next = device->now_ns + retry_pause(device, device->mute_ns);
         soon = next < soon ? next : soon;
@@ -269,6 +271,8 @@ uint64_t vqps_look(struct weir_device *device) {
             qp->is_restless = false;
         }
     }
+    if (!is_mute)
+        device->mute_ns = 0;
     device->restless_ns = soon;
     return soon;
 }
