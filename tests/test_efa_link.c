@@ -26,7 +26,7 @@
 enum { SEEDS = 2000, PACKETS = 2048, STEPS = 40000 };
 enum kind { WRITE, MESSAGE, PING, PONG, STOP };
 
-/* What one side has sent. */
+/* A packet of one side's. */
 struct packet {
     uint64_t lands_ns; /* NEVER: it does not */
     uint64_t ends_ns;  /* when its sender is told */

@@ -100,7 +100,8 @@ struct nic {
 
     int probe_fd, cut_fd; /* cut_fd: bound while the cable is out, for others to see */
     uint64_t now_ns, next_ns;
-    uint64_t cut_ns; /* since then the cable is out; 0: it is not */
+    uint64_t received; /* messages, where that is counted */
+    uint64_t cut_ns;   /* since then the cable is out; 0: it is not */
     SLIST_HEAD(, link) links[LINKS];
     struct links busy, idle;
     struct packet *held[HELD_MAX];

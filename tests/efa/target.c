@@ -81,6 +81,9 @@ static void complete(struct nic *nic, const struct receive *receive, const struc
     struct completion completion = {.endpoint = endpoint, .received = true};
     completion.entry.op_context = receive->context;
     completion.entry.flags = FI_RECV | FI_MSG;
+    uint64_t breaks = endpoint->domain->habits.breaks;
+    if (breaks != 0 && ++nic->received >= breaks)
+        status = STATUS_FLUSHED;
     completion.entry.len = status == STATUS_OK ? packet->wire.len : 0;
     if (packet->wire.has_data) {
         completion.entry.flags |= FI_REMOTE_CQ_DATA;

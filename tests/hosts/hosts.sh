@@ -19,14 +19,9 @@ here=weir-hosts-$$-a # of the benches
 there=weir-hosts-$$-b
 ipv4=10.77.0
 ipv6=fd00:77::
-patience=120
 # A session comes up as slowly as the machine and the wire are; cut_for_good waits for that to end.
 export WEIR_CONNECT_TIMEOUT_MS=60000
-passed=0
-failed=0
 wiring=
-serving=
-benching=
 
 skipped() {
     echo "skipped: $1"
@@ -39,22 +34,16 @@ command -v ip >/dev/null || skipped 'no ip(8)'
 [ -x "$wire" ] || { echo "$usage: no wire"; exit 2; }
 "$weir" info | grep -q '^device ofi: available' || skipped 'this weir has no device ofi'
 
-WORK=$(mktemp -d) || exit 1
-# end PID: at once, and it is waited for.
-end() {
-    [ -n "$1" ] || return 0
-    kill -CONT "$1" 2>/dev/null
-    kill -KILL "$1" 2>/dev/null
-    wait "$1" 2>/dev/null
-}
+device=ofi
+at_target() { exec ip netns exec "$there" "$@"; }
+at_bench() { exec ip netns exec "$here" "$@"; }
+# shellcheck source=tests/bench_lib.sh
+. "$(dirname "$0")/../bench_lib.sh"
 clean_up() {
-    # The bench's timeout(1) hands this on to it.
-    [ -z "$benching" ] || kill -TERM "$benching" 2>/dev/null
-    end "$serving"
     end "$wiring"
+    end_all
     ip netns del "$here" 2>/dev/null
     ip netns del "$there" 2>/dev/null
-    rm -rf "$WORK"
 }
 trap clean_up EXIT
 trap 'exit 1' HUP INT TERM
@@ -105,67 +94,14 @@ count() {
         END { print sum + 0 }'
 }
 
-# ---- the target and the benches ----
+# ---- the benches ----
 
-# serve HOST: starts it and sets $address.
-serve() {
-    : >"$WORK/address"
-    ip netns exec "$there" "$weir" serve --device ofi --listen "$1:0" \
-        >"$WORK/address" 2>"$WORK/serve.err" 9>&- &
-    serving=$!
-    for _ in $(seq 600); do
-        address=$(cat "$WORK/address")
-        [ -z "$address" ] || return 0
-        kill -0 "$serving" 2>/dev/null || break
-        sleep 0.1
-    done
-    cat "$WORK/serve.err"
-    return 1
-}
-serve_end() {
-    kill "$serving" && wait "$serving"
-    ended=$?
-    serving=
-    cat "$WORK/serve.err"
-    [ $ended -eq 0 ] || { why="the target ended with status $ended"; return 1; }
-}
-is_serving() {
-    kill -0 "$serving" && return 0
-    why='the target is gone'
-    cat "$WORK/serve.err"
-    return 1
-}
-
-# bench_begin COMMAND OPTIONS...: against the target.
-bench_begin() {
-    ip netns exec "$here" timeout -k 10 "$patience" \
-        "$weir" bench "$@" --device ofi --peer "$address" --json "$WORK/json" \
-        >"$WORK/bench" 2>&1 9>&- &
-    benching=$!
-    bench_began=$(uptime_s)
-}
 # With weir's own time-outs.
 bench_given_up() {
     unset WEIR_CONNECT_TIMEOUT_MS
     bench_begin "$@"
     export WEIR_CONNECT_TIMEOUT_MS=60000
 }
-# bench_end STATUS TEXT: it ends with that, and says so.
-bench_end() {
-    wait "$benching"
-    bench_status=$?
-    benching=
-    bench_took=$(($(uptime_s) - bench_began))
-    cat "$WORK/bench"
-    [ $bench_status -ne 124 ] || { why="it hung for $patience s"; return 1; }
-    [ $bench_status -eq "$1" ] || { why="status $bench_status, not $1"; return 1; }
-    grep -q "$2" "$WORK/bench" || { why="it does not say '$2'"; return 1; }
-}
-bench() {
-    bench_begin "$@"
-    bench_end 0 'verified: all .*[1-9][0-9]* bytes'
-}
-uptime_s() { sed 's/\..*//' /proc/uptime; }
 
 # in_the_middle COMMAND...: when the bench is in full swing.
 in_the_middle() {
@@ -177,40 +113,7 @@ in_the_middle() {
     "$@"
 }
 
-# check NAME COMMAND...: one test.
-check() {
-    name=$1 why='' check_failed=
-    shift
-    if "$@" >"$WORK/log" 2>&1; then
-        echo "ok $name"
-        passed=$((passed + 1))
-    else
-        echo "not ok $name: ${why:-see below}"
-        sed 's/^/# /' "$WORK/log"
-        failed=$((failed + 1)) check_failed=1
-    fi
-}
-
-count_checks() {
-    echo "$passed passed, $failed failed"
-    [ $failed -eq 0 ]
-}
-# begin NAME COMMAND...: likewise, and without it the others are nothing.
-begin() {
-    check "$@"
-    [ -z "$check_failed" ] || { count_checks; exit 1; }
-}
-
 # ---- checks ----
-
-write() { bench write --verify --size 16K --seconds 1; }
-read_() { bench read --verify --size 16K --seconds 1; }
-send() { bench send --verify --size 16K --seconds 1; }
-fill() { bench fill --page-size 16K --pages 500 --repeat 2; }
-replay() {
-    "$weir" bench trace --requests 20 --output "$WORK/trace" &&
-        bench replay --trace "$WORK/trace"
-}
 
 # holds "AWK EXPRESSION": of the result's bytes, each second, and p50, in ns.
 holds() {

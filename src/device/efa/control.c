@@ -8,12 +8,12 @@
  *
  * One that names a QP which is not there, or is another one's, gets a STOP: that QP has nothing
  * under way to whoever asks. If nothing is known of whoever asks, the thread of serve.c finds its
- * address first; of some at a time, since anybody may ask. Those that find no room ask again. */
+ * address first; of some at a time, since anybody may ask. One that finds no room asks again. */
 #include <string.h>
 
 #include "efa.h"
 
-/* What is said, of the QP at `from` here, to the one at `to`. EAGAIN: not now. */
+/* A word of the QP at `from` here to the one at `to`. */
 struct word {
     struct efa_header header;
     uint64_t cookie; /* of the QP that says it; 0: none is to hear how it ended */
@@ -21,9 +21,11 @@ struct word {
     uint32_t says; /* LINK_SAYS_* */
 };
 
+/* EAGAIN: not now, or never, of a device that is lost. */
 static int try_to_say(struct weir_device *device, uint32_t peer, const struct word *word) {
     bool is_answer = word->cookie == 0;
-    if (device->controls == EFA_CONTROLS || device->peers[peer].controls == EFA_PEER_CONTROLS ||
+    if (device->lost || device->controls == EFA_CONTROLS ||
+        device->peers[peer].controls == EFA_PEER_CONTROLS ||
         (is_answer && device->answers == EFA_PEER_CONTROLS))
         return WEIR_EAGAIN;
     uint32_t number = op_take(device);
@@ -109,7 +111,7 @@ static void answer(struct weir_device *device, uint32_t peer, const struct efa_s
     (void)say(device, peer, &word); /* it asks again */
 }
 
-/* Those that come meanwhile have the next turn. */
+/* Strangers that come meanwhile have the next turn. */
 void control_answer_strangers(struct weir_device *device) {
     for (uint32_t left = device->stranger_count; left > 0; left--) {
         struct efa_stranger asks = device->strangers[--device->stranger_count];

@@ -10,24 +10,24 @@
  *   settings.c  WEIR_EFA_* variables         receive.c   what arrives; post_recv
  *   select.c    which domain                 poll.c      completions, events, sleeping
  *   blob.c      what peers are told          control.c   what devices tell each other
- *   link.c      when two sides are through   av.c     addresses, and who uses them
+ *   link.c      when two sides are through   av.c        addresses, and their users
  *   vqp.c       QPs: made and destroyed      serve.c     progress while the engine makes none
  *   memory.c    regions and imports          inherit.c   what children must not have
  *
  * All of a device is under its mutex but the table of regions. Invariants:
- *  - An operation that the provider has is an *op*: an entry of a table of as many as the
- * endpoint's send queue has places, which is its context. It is the provider's until its
- * completion, and keeps its QP and the peer's address here as long.
- *  - What the provider refuses for want of room waits here, with its slot, and is posted when there
- * is some: the caller has counted slots, and knows of no other room.
+ *  - An operation that the provider has is an *op*, and its context: an entry of a table of as many
+ *    as the endpoint's send queue has places. It is the provider's until its completion, and keeps
+ *    its QP and the peer's address here as long.
+ *  - A WR that the provider refuses for want of room waits here, with its slot, and is posted when
+ *    there is some: the caller has counted slots, and knows of no other room.
  *  - No operation is cancelled, and no address removed under one (fi_av(3), fi_endpoint(3)): what
  *    was sent runs on to its end.
  *  - Receives are the device's own. A message is copied to the receive that its QP has posted, and
  *    the buffer is posted anew: so a peer that says nothing holds none of them.
  *  - A message is told to be sent when the network has acknowledged it, and the peer's device has
  *    said that its QP was there (link.h).
- *  - Both sides insert each other's address before either sends: a NIC refuses who is not known to
- * it. The handshake sees to that; only STOPs to strangers may be refused so.
+ *  - Both sides insert each other's address before either sends: a NIC refuses packets of one that
+ *    is not known to it. The handshake sees to that; only STOPs to strangers may be refused so.
  *  - Allocation only at open, at registration and QP creation, but for the provider's own. */
 #ifndef EFA_EFA_H
 #define EFA_EFA_H
@@ -351,7 +351,7 @@ void vqp_found(struct weir_qp *qp, uint32_t peer, int result);
 void vqp_fail(struct weir_qp *qp);
 /* Nothing that it has sent is without its end. */
 bool vqp_is_drained(const struct weir_qp *qp);
-/* What was posted to it in the error state, and its receives, flush. */
+/* Its receives, and the WRs that were posted to it in the error state, flush. */
 bool vqp_flushes(const struct weir_qp *qp);
 /* It has something to poll. */
 void vqp_news(struct weir_qp *qp);

@@ -116,7 +116,7 @@ void link_said(struct efa_link *link, uint32_t what, uint64_t now, bool is_drain
     }
 }
 
-/* What did not arrive is said again after a pause. */
+/* A word that did not arrive is said again after a pause. */
 void link_over(struct efa_link *link, uint32_t what, uint32_t flags, bool is_well, uint64_t now) {
     link->saying &= (uint8_t)~what;
     if (is_well)

@@ -33,7 +33,7 @@
 #define LINK_REPEAT_NS UINT64_C(50000000) /* STOP is said again, twice as late each time, */
 #define LINK_REPEATS   4u                 /* up to 2 to the power of this */
 
-/* What one device says to the other; flags of a STOP. */
+/* The words of one device to the other; flags of a STOP. */
 enum { LINK_SAYS_PING = 1, LINK_SAYS_PONG = 2, LINK_SAYS_STOP = 4 };
 enum { LINK_DRAINED = 1, LINK_WANTS = 2 };
 
@@ -75,14 +75,14 @@ bool link_is_taken(struct efa_link *link, uint64_t acknowledged_ns);
 /* A lease will be wanted soon. */
 void link_renew(struct efa_link *link, uint64_t now);
 
-/* What came. link_heard_pong: whether more is known now. */
+/* Words that came. link_heard_pong: whether more is known now. */
 void link_heard_ping(struct efa_link *link, uint32_t number);
 bool link_heard_pong(struct efa_link *link, uint32_t number);
 void link_heard_stop(struct efa_link *link, uint32_t flags);
 void link_peer_gone(struct efa_link *link, uint64_t now);
 
-/* What is to be said now: LINK_SAYS_*. is_drained: nothing that this side has posted, and that was
- * not refused at once, is without its end. */
+/* The words that are due now: LINK_SAYS_*. is_drained: nothing that this side has posted, and that
+ * was not refused at once, is without its end. */
 uint32_t link_due(const struct efa_link *link, uint64_t now, bool is_drained);
 /* The flags of the STOP that is due. */
 uint32_t link_flags(const struct efa_link *link, bool is_drained);
@@ -90,7 +90,7 @@ uint32_t link_flags(const struct efa_link *link, bool is_drained);
 uint32_t link_number(const struct efa_link *link, uint32_t what);
 /* One of these was given to the network. */
 void link_said(struct efa_link *link, uint32_t what, uint64_t now, bool is_drained);
-/* What became of it, as far as the network knows. flags: what a STOP had. */
+/* How a word ended, as far as the network knows. flags: of a STOP. */
 void link_over(struct efa_link *link, uint32_t what, uint32_t flags, bool is_well, uint64_t now);
 /* When, after now, link_due or link_is_over may change by themselves; UINT64_MAX: never. */
 uint64_t link_next(const struct efa_link *link, uint64_t now);

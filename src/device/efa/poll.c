@@ -195,6 +195,8 @@ static void bury(struct weir_device *device) {
         return;
     fi_close(&device->ep->fid);
     device->ep = NULL;
+    if (device->cq_fd >= 0) /* it may stay readable for good */
+        epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, device->cq_fd, NULL);
     for (uint32_t i = 0; i < device->depth; i++) {
         if (device->ops[i].state == EFA_OP_SENT)
             over(device, &device->ops[i], &flushed);
@@ -222,6 +224,7 @@ void efa_progress(struct weir_device *device) {
     take_failures(device);
     if (device->lost) {
         bury(device);
+        device->next_ns = UINT64_MAX;
         return;
     }
     if (left > 0)
@@ -362,8 +365,8 @@ bool efa_may_sleep(const struct weir_device *device) {
 
 enum { TRIES = 16 };
 
-/* What comes may be of devices, and nothing for the caller. Where the provider has no descriptor,
- * the thread of serve.c looks within a millisecond, and wakes. */
+/* A completion may be of a word between devices, and nothing for the caller. Where the provider has
+ * no descriptor, the thread of serve.c looks within a millisecond, and wakes. */
 int efa_arm(struct weir_device *device) {
     bool may = false;
     device_lock(device);

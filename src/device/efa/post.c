@@ -121,8 +121,8 @@ static void refuse(struct weir_device *device, uint32_t number) {
 
 /* ---- posts ---- */
 
-/* What this side knows of a WR: an enum weir_cqe_status, OK for an empty one, which is over at once
- * and has nothing to be told of; or that it has to be sent. */
+/* The end of a WR, as far as this side knows it: an enum weir_cqe_status, OK for an empty one,
+ * which is over at once and has nothing to be told of; or that it has to be sent. */
 enum { TO_BE_SENT = 64 };
 static uint32_t judge(struct weir_qp *qp, const struct weir_wr *wr, struct efa_op *op) {
     const struct fabric_memory *memory = &qp->device->memory;

@@ -58,7 +58,7 @@ static void serve(struct weir_device *device) {
     if (has_fd)
         efa_wake(device);
     efa_progress(device);
-    if (!efa_may_sleep(device))
+    if (!device->lost && !efa_may_sleep(device))
         device_due(device, device_now(device) + CLOSE_NS);
     if (efa_has_news(device))
         efa_wake(device);
@@ -68,7 +68,7 @@ static void serve(struct weir_device *device) {
 
 struct efa_server_look {
     uint64_t pause_ns;
-    bool engine_is_here, stops;
+    bool engine_is_here, is_lost, stops;
 };
 
 /* While the engine is here the thread looks soon anyway, and is not woken for what is due. */
@@ -92,6 +92,7 @@ static struct efa_server_look look(struct weir_device *device, uint64_t *polls) 
                                                 : until > now       ? until - now
                                                                     : 0,
                                     .engine_is_here = is_here,
+                                    .is_lost = device->lost,
                                     .stops = device->server.stops};
     device_unlock(device);
     return found;
@@ -113,7 +114,8 @@ static void *server_run(void *argument) {
         struct efa_server_look found = look(device, &polls);
         if (found.stops)
             return NULL;
-        ready_wait(ready, found.engine_is_here ? 1 : 2, found.pause_ns);
+        ready[1].revents = 0;
+        ready_wait(ready, found.engine_is_here || found.is_lost ? 1 : 2, found.pause_ns);
         if (ready[0].revents == 0 && ready[1].revents != 0)
             ready_wait(ready, 1, PATIENCE_NS);
         wake_taken(device);

@@ -36,7 +36,7 @@ struct fabric_library {
 
 /* NULL: it cannot be loaded; *why_out says why, in a line. Any thread. */
 const struct fabric_library *fabric_load(const char **why_out);
-/* What libfabric answers (negated errno), as a WEIR_E* code. */
+/* An answer of libfabric's (negated errno), as a WEIR_E* code. */
 int fabric_error(long error);
 
 /* ---- settings.c ---- */

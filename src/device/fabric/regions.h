@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* regions.h: the memory of a device over libfabric: regions of our own, and imports of a peer's.
  *
- * A backend has one struct fabric_memory in its device. What regions.c owns of it is said there;
- * when a region that was shut is over, and may be forgotten, is the backend's to know.
+ * A backend has one struct fabric_memory in its device, and regions.c keeps it. When a region that
+ * was shut is over, and may be forgotten, is the backend's to know.
  *
  * Regions: any thread; the table has a mutex of its own, and an entry that is taken is its owner's.
  * Imports (fabric_import, fabric_forget, fabric_import_holds): under a lock of the caller's. */
