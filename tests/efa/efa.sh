@@ -54,11 +54,13 @@ ends_well() {
     broken=$?
     bench_end 0 'verified: all .*[1-9][0-9]* bytes' && [ $broken -eq 0 ]
 }
-# cut_for_good BENCH: it ends with an error that says why, and the target serves others afterwards.
+# cut_for_good BENCH: it ends with an error that says why, and the target serves others afterwards. The
+# control connections are well: where a request had arrived before, and its answer cannot, the bench
+# ends for want of that.
 cut_for_good() {
     bench_begin "$1" --verify --size 16K --seconds 3600
     in_the_middle touch "$EFA_FAKE_CUT"
-    bench_end 1 'timed out\|the peer is gone\|the peer left\|does not answer\|could not be established'
+    bench_end 1 'timed out\|the peer is gone\|the peer left\|does not answer\|could not be established\|nothing has moved'
     cut_good=$?
     rm -f "$EFA_FAKE_CUT"
     is_serving && write && [ $cut_good -eq 0 ]
