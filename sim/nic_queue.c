@@ -371,6 +371,19 @@ bool nic_sq_runs(const struct weir_qp *qp) {
     return runs;
 }
 
+/* Where a connection ends under the WR that is just being sent, its NIC may say that this failed,
+ * as Linux' siw does. qp->head: it does not. */
+static uint64_t torn_seq(struct weir_qp *qp) {
+    uint64_t torn = qp->head;
+    for (uint64_t seq = qp->done; qp->nic->config->no_blame && seq < qp->head; seq++) {
+        const struct nic_entry *entry = &qp->entries[seq & qp->entry_mask];
+        if (entry->sent && !entry->complete) {
+            torn = seq;
+        }
+    }
+    return torn < qp->head && sim_below(&qp->nic->world->prng, 2) == 0 ? torn : qp->head;
+}
+
 static void flush_now(struct weir_qp *qp) {
     if (qp->nic->config->news_first) {
         flush_recvs(qp);
@@ -379,11 +392,14 @@ static void flush_now(struct weir_qp *qp) {
         flush_recvs(qp);
         return;
     }
+    const uint64_t torn = torn_seq(qp);
     for (uint64_t seq = qp->done; seq < qp->head; seq++) {
         bool failed = qp->fail_status != WEIR_CQE_OK && seq == qp->fail_seq;
         struct nic_entry *entry = &qp->entries[seq & qp->entry_mask];
 
-        if (qp->nic->config->no_blame && entry->sent && !entry->signaled && !failed) {
+        if (seq == torn && !entry->complete && !failed) {
+            sq_complete(qp, seq, WEIR_CQE_DEVICE);
+        } else if (qp->nic->config->no_blame && entry->sent && !entry->signaled && !failed) {
             entry->complete = true; /* and nothing will be heard of it */
         } else if (!entry->complete) {
             sq_complete(qp, seq, failed ? qp->fail_status : WEIR_CQE_FLUSHED);

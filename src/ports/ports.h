@@ -109,7 +109,8 @@ struct weir_device_caps {
     bool ordered;           /* WRs of one QP take effect at the target, and complete, in order */
     /* A WR that the target refuses, or that finds no receive or no target, has a CQE that says
      * so. Where this is false, its QP fails and no more is said: a WR that has no CQE yet is
-     * flushed, one that is not signalled and was sent has none, and QP_FATAL comes. */
+     * flushed, one that was just being sent may end with DEVICE instead, one that is not signalled
+     * and was sent has none, and QP_FATAL comes. */
     bool blames;
     /* A WR that fails fails alone: its CQE says how, and its QP goes on as it was. In the error
      * state what was sent runs on to its real end, and nothing that was posted behind it is flushed

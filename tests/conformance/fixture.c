@@ -290,8 +290,11 @@ void expect_denied(struct fixture *f, struct weir_wr wr) {
         expect_failure(f, wr, WEIR_CQE_REMOTE_ACCESS);
 }
 
-uint32_t blamed(const struct fixture *f, uint32_t status) {
-    return f->caps.blames ? status : WEIR_CQE_FLUSHED;
+void assert_ended(const struct fixture *f, uint32_t is, uint32_t status) {
+    if (f->caps.blames)
+        assert_int_equal(is, status);
+    else
+        assert_true(is == WEIR_CQE_FLUSHED || is == WEIR_CQE_DEVICE);
 }
 
 void expect_failure(struct fixture *f, struct weir_wr wr, uint32_t status) {

@@ -92,8 +92,9 @@ uint32_t run_wr(struct fixture *f, const struct side *side, struct weir_wr wr);
 /* RECV_BYTES at a slot of the side's region. */
 int post_recv(struct fixture *f, const struct side *side, uint64_t wr_id, uint32_t slot);
 void fill(uint8_t *bytes, uint64_t length, uint32_t seed);
-/* The status of a WR that failed at the target, or found none, on this device. */
-uint32_t blamed(const struct fixture *f, uint32_t status);
+/* The status of a WR that failed at the target, or found none, or was flushed behind such a one.
+ * Where nothing is blamed it was flushed, or the end of its QP came while it was being sent. */
+void assert_ended(const struct fixture *f, uint32_t is, uint32_t status);
 /* A failed WR of side a: its status, both QPs are made again, the target is as it was. Where
  * there are packets, a write whose source turns out bad on the way has sent those before, and
  * a driver (Soft-RoCE of Linux 6.12) may tell of a bad source as of any other flushed WR, or
