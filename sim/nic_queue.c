@@ -4,7 +4,8 @@
  * Owns the accounting of slots. A slot of a send queue is in use from its post
  * until a completion that covers it was polled, as with ibv_post_send(3); a post
  * beyond the granted depth is refused and counted, for the oracle. A QP that fails
- * flushes everything that it holds, in order, a little later. */
+ * flushes everything that it holds, in order, a little later. The file is long because
+ * each way in which a slot comes back changes the same queue. */
 #include <stdlib.h>
 #include <string.h>
 
