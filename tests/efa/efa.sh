@@ -85,6 +85,7 @@ with shallow TX=160 RX=128
 with disorder REORDER=100 LATE=100
 with no_wait NOWAIT=1
 with nonsense NONSENSE=40
+with breaking BREAK=2000
 begin target_begins serve 127.0.0.1
 for kind in write read send; do
     check "${kind}_cut_1s" ends_well cut_for 1 "$kind"

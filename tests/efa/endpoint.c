@@ -250,6 +250,8 @@ int endpoint_open(struct fid_domain *domain_fid, struct fi_info *info, struct fi
     const struct habits *habits = &domain->habits;
     if (info->ep_attr == NULL || info->ep_attr->type != FI_EP_RDM)
         return -FI_EINVAL;
+    if (habits->endpoints != 0 && atomic_fetch_add(&domain->endpoints, 1) >= habits->endpoints)
+        return -FI_ENODEV;
     struct endpoint *endpoint = allocate(sizeof *endpoint);
     endpoint->fid.fid = (struct fid){FI_CLASS_EP, context, &endpoint_fid_ops};
     endpoint->fid.ops = &endpoint_ops;

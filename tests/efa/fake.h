@@ -66,6 +66,7 @@ struct domain {
     uint64_t token;
     pid_t pid;
     atomic_uint users;
+    atomic_uint endpoints; /* that were opened */
     pthread_mutex_t mr_lock;
     struct mr **mrs; /* by index; NULL: free */
     size_t mrs_size;

@@ -16,16 +16,19 @@
  *   EFA_FAKE_NOWAIT      0        1: CQs have no wait object
  *   EFA_FAKE_RNR_RETRIES 0        tries, one a millisecond, of a message that finds no receive,
  *                                 before it fails with status 10; 0: without end
- *   EFA_FAKE_BREAK       0        n: from the n-th message on that is received, receives are
- * flushed (status 1), as of a card's queue pair that is broken EFA_FAKE_EMULATED    0        1:
- * says that reads and writes are the provider's, not the card's EFA_FAKE_CUT         none     path
- * of a file; while it is there, the cable is out EFA_FAKE_CUT_MS      2000     after which
- * operations fail with status 13 while it is EFA_FAKE_KILL_MS     20       at most, and 1 at least:
- * until operations to an endpoint that is gone fail with status 9 EFA_FAKE_NONSENSE    0        n:
- * one completion in n is given twice, or comes with a context that was never posted, or a
- * fi_cq_read returns -FI_EOTHER EFA_FAKE_REFUSE_MR   0        n: one registration in n fails with
- * -FI_ENOMEM EFA_FAKE_STATS       none     path of a file: one line is appended as an endpoint
- * closes */
+ *   EFA_FAKE_EMULATED    0        1: says that reads and writes are the provider's, not the card's
+ *   EFA_FAKE_BREAK       0        n: with the n-th message that comes to it an endpoint is broken:
+ *                                 all it has is flushed (status 1), and nothing is answered
+ *   EFA_FAKE_FORGET      0        n: the n-th operation of an endpoint is never completed
+ *   EFA_FAKE_ENDPOINTS   0        n: a domain has no more than n endpoints, one after the other
+ *   EFA_FAKE_CUT         none     path of a file; while it is there, the cable is out
+ *   EFA_FAKE_CUT_MS      2000     after which operations fail with status 13 while it is
+ *   EFA_FAKE_KILL_MS     20       at most, and 1 at least: until operations to an endpoint that is
+ *                                 gone fail with status 9
+ *   EFA_FAKE_NONSENSE    0        n: one completion in n is given twice, or comes with a context
+ *                                 that was never posted, or a fi_cq_read returns -FI_EOTHER
+ *   EFA_FAKE_REFUSE_MR   0        n: one registration in n fails with -FI_ENOMEM
+ *   EFA_FAKE_STATS       none     path of a file: one line is appended as an endpoint closes */
 #define _GNU_SOURCE
 #include "habits.h"
 
@@ -58,6 +61,8 @@ static const struct number {
     {"EFA_FAKE_RNR_RETRIES", offsetof(struct habits, rnr_retries), 0, 0, 1000000},
     {"EFA_FAKE_EMULATED", offsetof(struct habits, emulates), 0, 0, 1},
     {"EFA_FAKE_BREAK", offsetof(struct habits, breaks), 0, 0, UINT64_MAX},
+    {"EFA_FAKE_FORGET", offsetof(struct habits, forgets), 0, 0, UINT64_MAX},
+    {"EFA_FAKE_ENDPOINTS", offsetof(struct habits, endpoints), 0, 0, UINT64_MAX},
     {"EFA_FAKE_CUT_MS", offsetof(struct habits, cut_ms), 2000, 1, 1000000},
     {"EFA_FAKE_KILL_MS", offsetof(struct habits, kill_ms), 20, 1, 1000000},
     {"EFA_FAKE_NONSENSE", offsetof(struct habits, nonsense), 0, 0, UINT64_MAX},

@@ -22,7 +22,7 @@ struct habits {
     uint64_t no_wait;
     uint64_t rnr_retries;
     uint64_t emulates;
-    uint64_t breaks;
+    uint64_t breaks, forgets, endpoints;
     uint64_t cut_ms, kill_ms;
     uint64_t nonsense, refuse_mr;
     char cut[HABIT_PATH_MAX];   /* empty: no such file */

@@ -178,6 +178,8 @@ void initiator_finish(struct nic *nic, struct op *op, enum status status) {
     op->link = NULL;
     op->generation++;
     op->status = status;
+    if (nic->habits->forgets != 0 && ++nic->finished == nic->habits->forgets)
+        return;
     op->due_ns = nic->now_ns;
     if (draw_percent(&nic->draws, nic->habits->late))
         op->due_ns += NS_PER_US * draw_below(&nic->draws, nic->habits->late_us);
@@ -207,6 +209,16 @@ static void complete(struct nic *nic, struct op *op) {
     TAILQ_INSERT_HEAD(&endpoint->free, op, queued);
     pthread_mutex_unlock(&endpoint->lock);
     cq_push(endpoint->tx_cq, &completion);
+}
+
+void initiator_flush(struct nic *nic) {
+    for (int i = 0; i < LINKS; i++) {
+        struct link *link;
+        SLIST_FOREACH(link, &nic->links[i], found) {
+            while (!TAILQ_EMPTY(&link->known))
+                initiator_finish(nic, TAILQ_FIRST(&link->known), STATUS_FLUSHED);
+        }
+    }
 }
 
 void initiator_complete(struct nic *nic) {

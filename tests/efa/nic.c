@@ -260,6 +260,10 @@ static void *run(void *arg) {
             execute_some(nic);
             target_waiting(nic);
         }
+        if (nic->broken) {
+            initiator_flush(nic);
+            target_flush(nic);
+        }
         push_links(nic);
         initiator_complete(nic);
         sleep_until_due(nic);

@@ -100,8 +100,10 @@ struct nic {
 
     int probe_fd, cut_fd; /* cut_fd: bound while the cable is out, for others to see */
     uint64_t now_ns, next_ns;
-    uint64_t received; /* messages, where that is counted */
-    uint64_t cut_ns;   /* since then the cable is out; 0: it is not */
+    uint64_t received; /* messages, where that is counted; */
+    uint64_t finished; /* and operations */
+    bool broken;
+    uint64_t cut_ns; /* since then the cable is out; 0: it is not */
     SLIST_HEAD(, link) links[LINKS];
     struct links busy, idle;
     struct packet *held[HELD_MAX];
@@ -142,10 +144,12 @@ void initiator_answered(struct nic *nic, const struct packet *packet);
 bool initiator_wants(struct nic *nic, const struct wire *wire);
 void initiator_finish(struct nic *nic, struct op *op, enum status status);
 void initiator_complete(struct nic *nic);
+void initiator_flush(struct nic *nic);
 
 /* target.c */
 void target_execute(struct nic *nic, struct packet *packet); /* takes it */
 void target_waiting(struct nic *nic);
+void target_flush(struct nic *nic);
 enum status target_read(struct nic *nic, const struct wire *wire, void *bytes_out);
 
 /* nic.c */

@@ -81,9 +81,6 @@ static void complete(struct nic *nic, const struct receive *receive, const struc
     struct completion completion = {.endpoint = endpoint, .received = true};
     completion.entry.op_context = receive->context;
     completion.entry.flags = FI_RECV | FI_MSG;
-    uint64_t breaks = endpoint->domain->habits.breaks;
-    if (breaks != 0 && ++nic->received >= breaks)
-        status = STATUS_FLUSHED;
     completion.entry.len = status == STATUS_OK ? packet->wire.len : 0;
     if (packet->wire.has_data) {
         completion.entry.flags |= FI_REMOTE_CQ_DATA;
@@ -208,6 +205,13 @@ static void expire(struct nic *nic) {
     }
 }
 
+void target_flush(struct nic *nic) {
+    static const struct packet none;
+    struct receive receive;
+    while (receive_first(nic->endpoint, 0, &receive))
+        complete(nic, &receive, &none, STATUS_FLUSHED);
+}
+
 void target_waiting(struct nic *nic) {
     if (!TAILQ_EMPTY(&nic->waiting) || !TAILQ_EMPTY(&nic->asked)) {
         if (nic->waiting_probe_ns <= nic->now_ns) {
@@ -239,6 +243,13 @@ void target_waiting(struct nic *nic) {
 
 static void execute_request(struct nic *nic, struct packet *packet) {
     const struct wire *wire = &packet->wire;
+    if (wire->type == PACKET_SEND && nic->habits->breaks != 0 &&
+        ++nic->received >= nic->habits->breaks)
+        nic->broken = true;
+    if (nic->broken) {
+        packet_drop(nic, packet);
+        return;
+    }
     if (wire->type == PACKET_SEND) {
         if (TAILQ_EMPTY(&nic->waiting) && deliver(nic, packet))
             packet_drop(nic, packet);

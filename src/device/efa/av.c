@@ -2,8 +2,10 @@
 /* av.c: the endpoints that QPs of ours, and messages of control.c, go to.
  *
  * Owns the table of them, by their raw addresses, and counts who uses each: an op is a user as long
- * as the provider has it. An address is inserted once, and removed when nobody uses it any more.
- * Both take a command to the network card, so that one thread does it, without the mutex. */
+ * as the provider has it. The provider's table goes with its endpoint; an entry of an old one stays
+ * until its users are gone, and is not found. An address is inserted once, and removed when nobody
+ * uses it any more. Both take a command to the network card, so that one thread does it, without
+ * the mutex. */
 #include <string.h>
 
 #include "efa.h"
@@ -57,6 +59,11 @@ static uint32_t entry_take(struct weir_device *device) {
     return at;
 }
 
+static void entry_free(struct weir_device *device, uint32_t at) {
+    device->peers[at].next = device->peers_free;
+    device->peers_free = at;
+}
+
 static uint32_t add(struct weir_device *device, const uint8_t name[EFA_NAME_BYTES],
                     fi_addr_t address) {
     uint32_t at = entry_take(device);
@@ -76,9 +83,11 @@ uint32_t av_look_up(struct weir_device *device, const uint8_t name[EFA_NAME_BYTE
     if (at != EFA_NONE)
         return at;
     fi_addr_t address = FI_ADDR_NOTAVAIL;
+    device->av_is_used = true;
     device_unlock(device);
     int rc = fi_av_insert(device->av, name, 1, &address, 0, NULL);
     device_lock(device);
+    device->av_is_used = false;
     if (rc != 1 || address == FI_ADDR_NOTAVAIL) {
         *result_out = rc == -FI_ENOMEM ? WEIR_ENOMEM : WEIR_EDEVICE;
         return EFA_NONE;
@@ -95,6 +104,10 @@ void av_release(struct weir_device *device, uint32_t at) {
     struct efa_peer *peer = &device->peers[at];
     if (--peer->users > 0 || peer->leaves)
         return;
+    if (peer->is_old) {
+        entry_free(device, at);
+        return;
+    }
     peer->leaves = true;
     peer->leaving = device->peers_leaving;
     device->peers_leaving = at;
@@ -110,7 +123,7 @@ static void unlink_peer(struct weir_device *device, uint32_t at) {
 
 /* One that has users again stays. */
 void av_leave(struct weir_device *device) {
-    while (device->peers_leaving != EFA_NONE) {
+    while (device->ep != NULL && device->peers_leaving != EFA_NONE) {
         uint32_t at = device->peers_leaving;
         struct efa_peer *peer = &device->peers[at];
         device->peers_leaving = peer->leaving;
@@ -118,10 +131,25 @@ void av_leave(struct weir_device *device) {
         if (peer->users > 0)
             continue;
         unlink_peer(device, at);
+        device->av_is_used = true;
         device_unlock(device);
         fi_av_remove(device->av, &peer->address, 1, 0);
         device_lock(device);
-        peer->next = device->peers_free;
-        device->peers_free = at;
+        device->av_is_used = false;
+        entry_free(device, at);
+    }
+}
+
+/* QPs may use theirs until they are destroyed. */
+void av_renew(struct weir_device *device) {
+    memset(device->peer_heads, 0, ((size_t)device->peers_mask + 1) * sizeof *device->peer_heads);
+    for (uint32_t at = 0; at < device->peers_used; at++)
+        device->peers[at].is_old = true;
+    while (device->peers_leaving != EFA_NONE) {
+        uint32_t at = device->peers_leaving;
+        device->peers_leaving = device->peers[at].leaving;
+        device->peers[at].leaves = false;
+        if (device->peers[at].users == 0)
+            entry_free(device, at);
     }
 }

@@ -21,10 +21,10 @@ struct word {
     uint32_t says; /* LINK_SAYS_* */
 };
 
-/* EAGAIN: not now, or never, of a device that is lost. */
+/* EAGAIN: not now, or never: there is no endpoint. */
 static int try_to_say(struct weir_device *device, uint32_t peer, const struct word *word) {
     bool is_answer = word->cookie == 0;
-    if (device->lost || device->controls == EFA_CONTROLS ||
+    if (device->ep == NULL || device->controls == EFA_CONTROLS ||
         device->peers[peer].controls == EFA_PEER_CONTROLS ||
         (is_answer && device->answers == EFA_PEER_CONTROLS))
         return WEIR_EAGAIN;
@@ -42,6 +42,7 @@ static int try_to_say(struct weir_device *device, uint32_t peer, const struct wo
     op->flags = word->header.number;
     op->peer = peer;
     op->state = EFA_OP_SENT;
+    op->looks = 0;
     struct iovec from = {.iov_base = buffer, .iov_len = EFA_HEADER_BYTES + EFA_NAME_BYTES};
     struct fi_msg message = {.msg_iov = &from,
                              .desc = &device->buffers_desc,
@@ -113,7 +114,7 @@ static void answer(struct weir_device *device, uint32_t peer, const struct efa_s
 
 /* Strangers that come meanwhile have the next turn. */
 void control_answer_strangers(struct weir_device *device) {
-    for (uint32_t left = device->stranger_count; left > 0; left--) {
+    for (uint32_t left = device->stranger_count; left > 0 && device->ep != NULL; left--) {
         struct efa_stranger asks = device->strangers[--device->stranger_count];
         int result;
         uint32_t peer = av_look_up(device, asks.name, &result);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* efa.c: opening and closing the efa device, what it can do, and its table of operations.
  *
- * Owns the objects that all QPs share: fabric, domain, endpoint, queues, buffers, descriptors. Left
- * to others: everything that happens on an open device. */
+ * Owns the objects that last as long as the device: fabric, domain, buffers, descriptors. Left to
+ * others: the endpoint, which may be renewed (endpoint.c), and everything that happens on it. */
 #define _GNU_SOURCE
 #include <assert.h>
 #include <stdio.h>
@@ -77,81 +77,6 @@ static int efa_probe(struct weir_device_caps *caps_out) {
 
 /* ---- open ---- */
 
-/* A queue that overflows is not told of by the provider: it has room for all that may come. Not all
- * versions have descriptors to wait for. */
-static int open_cq(struct weir_device *device) {
-    struct fi_cq_attr attr = {.size = device->depth + device->receives,
-                              .format = FI_CQ_FORMAT_MSG,
-                              .wait_obj = FI_WAIT_FD};
-    int rc = fi_cq_open(device->domain, &attr, &device->cq, NULL);
-    if (rc == 0) {
-        if (fi_control(&device->cq->fid, FI_GETWAIT, &device->cq_fd) != 0)
-            device->cq_fd = -1;
-        return 0;
-    }
-    attr.wait_obj = FI_WAIT_NONE;
-    return fi_cq_open(device->domain, &attr, &device->cq, NULL);
-}
-
-/* fi_efa(7), and fi_ext.h of libfabric 1.18 and later, by number: the headers may be older. */
-enum {
-    OPT_RNR_RETRY = -(0xefa << 16),
-    OPT_EMULATED_READ,
-    OPT_EMULATED_WRITE,
-    OPT_EMULATED_ATOMICS,
-    OPT_USE_DEVICE_RDMA
-};
-enum { RNR_TRIES = 6 }; /* the most that are not without end */
-
-/* A receiver that takes nothing holds a place of the send queue for a while only. Reads and writes
- * that the other side's process would have to do are none: keys would be its word, and to release
- * memory no barrier. */
-static int settle(struct fid_ep *ep) {
-    size_t tries = RNR_TRIES;
-    bool yes = true;
-    (void)fi_setopt(&ep->fid, FI_OPT_ENDPOINT, OPT_RNR_RETRY, &tries, sizeof tries);
-    (void)fi_setopt(&ep->fid, FI_OPT_ENDPOINT, OPT_USE_DEVICE_RDMA, &yes, sizeof yes);
-    for (int option = OPT_EMULATED_READ; option <= OPT_EMULATED_WRITE; option++) {
-        bool is_emulated = true;
-        size_t length = sizeof is_emulated;
-        if (fi_getopt(&ep->fid, FI_OPT_ENDPOINT, option, &is_emulated, &length) != 0 || is_emulated)
-            return -FI_ENOSYS;
-    }
-    return 0;
-}
-
-static int open_endpoint(struct weir_device *device) {
-    struct fi_info *info = device->choice.info;
-    struct fi_av_attr av = {.type = FI_AV_TABLE};
-    struct fi_eq_attr eq = {.wait_obj = FI_WAIT_NONE};
-    int rc = device->library->fabric(info->fabric_attr, &device->fabric, NULL);
-    if (rc == 0)
-        rc = fi_domain(device->fabric, info, &device->domain, NULL);
-    if (rc == 0)
-        rc = fi_av_open(device->domain, &av, &device->av, NULL);
-    if (rc == 0)
-        rc = fi_eq_open(device->fabric, &eq, &device->eq, NULL);
-    if (rc == 0)
-        rc = open_cq(device);
-    if (rc == 0)
-        rc = fi_endpoint(device->domain, info, &device->ep, NULL);
-    if (rc == 0)
-        rc = fi_ep_bind(device->ep, &device->av->fid, 0);
-    if (rc == 0)
-        rc = fi_ep_bind(device->ep, &device->eq->fid, 0);
-    if (rc == 0)
-        rc = fi_ep_bind(device->ep, &device->cq->fid, FI_TRANSMIT | FI_RECV);
-    if (rc == 0)
-        rc = settle(device->ep);
-    if (rc == 0)
-        rc = fi_enable(device->ep);
-    size_t length = sizeof device->name;
-    if (rc == 0)
-        rc = fi_getname(&device->ep->fid, device->name, &length);
-    memset(device->name + EFA_NAME_MEANS, 0, EFA_NAME_BYTES - EFA_NAME_MEANS);
-    return rc == 0 ? WEIR_OK : fabric_error(rc);
-}
-
 static int open_buffers(struct weir_device *device) {
     const struct weir_env *env = &device->env;
     device->buffers_bytes =
@@ -178,21 +103,30 @@ static int open_descriptors(struct weir_device *device) {
     fork_hold();
     device->epoll_fd = fork_own(epoll_create1(EPOLL_CLOEXEC));
     device->event_fd = fork_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    bool noted = device->cq_fd < 0 || fork_note(device->cq_fd);
     fork_release();
-    int fds[2] = {device->event_fd, device->cq_fd};
-    for (int i = 0; i < (device->cq_fd < 0 ? 1 : 2); i++) {
-        struct epoll_event event = {.events = EPOLLIN, .data.fd = fds[i]};
-        if (!noted || fds[i] < 0 || epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, fds[i], &event) != 0)
-            return WEIR_EMFILE;
-    }
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = device->event_fd};
+    if (device->epoll_fd < 0 || device->event_fd < 0 ||
+        epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, device->event_fd, &event) != 0)
+        return WEIR_EMFILE;
     return WEIR_OK;
 }
 
+static int open_domain(struct weir_device *device) {
+    struct fi_info *info = device->choice.info;
+    int rc = device->library->fabric(info->fabric_attr, &device->fabric, NULL);
+    if (rc == 0)
+        rc = fi_domain(device->fabric, info, &device->domain, NULL);
+    return rc == 0 ? WEIR_OK : fabric_error(rc);
+}
+
 static int open_objects(struct weir_device *device) {
-    int rc = open_endpoint(device);
+    int rc = open_descriptors(device);
+    if (rc == WEIR_OK)
+        rc = open_domain(device);
     if (rc == WEIR_OK && !efa_inherit(device->choice.info))
         rc = WEIR_EMFILE;
+    if (rc == WEIR_OK)
+        rc = efa_ep_open(device);
     if (rc == WEIR_OK)
         fabric_memory_start(&device->memory, device->domain,
                             (uint64_t)device->choice.info->domain_attr->mr_mode,
@@ -201,34 +135,21 @@ static int open_objects(struct weir_device *device) {
         rc = open_buffers(device);
     if (rc == WEIR_OK)
         rc = av_open(device);
-    if (rc == WEIR_OK)
-        rc = open_descriptors(device);
     return rc == WEIR_OK ? efa_server_start(device) : rc;
 }
 
 /* ---- close ---- */
-
-static void close_fid(struct fid *fid) {
-    if (fid != NULL)
-        fi_close(fid);
-}
-#define CLOSE(object) close_fid((object) != NULL ? &(object)->fid : NULL)
 
 /* The reverse of open, from wherever it stopped. When the endpoint is closed the buffers are nobody
  * else's any more (fi_endpoint(3)). */
 static void close_objects(struct weir_device *device) {
     struct weir_env env = device->env;
     efa_server_stop(device);
-    CLOSE(device->ep); /* may take long: it waits for what was sent */
+    efa_ep_close(device);
+    EFA_CLOSE(device->buffers_mr);
     fork_hold();
-    if (device->cq_fd >= 0)
-        fork_disown(device->cq_fd);
-    CLOSE(device->buffers_mr);
-    CLOSE(device->cq);
-    CLOSE(device->eq);
-    CLOSE(device->av);
-    CLOSE(device->domain);
-    CLOSE(device->fabric);
+    EFA_CLOSE(device->domain);
+    EFA_CLOSE(device->fabric);
     fork_release();
     if (device->epoll_fd >= 0)
         fork_close(device->epoll_fd);
@@ -263,7 +184,7 @@ static int efa_open(const struct weir_env *env, struct weir_device **device_out)
     device->depth = smaller(choice.info->tx_attr->size, EFA_DEPTH_MAX);
     device->receives = smaller(choice.info->rx_attr->size, EFA_DEPTH_MAX);
     device->cq_fd = device->epoll_fd = device->event_fd = device->server.wake_fd = -1;
-    device->next_ns = device->restless_ns = UINT64_MAX;
+    device->next_ns = device->restless_ns = device->stops_ns = UINT64_MAX;
     pthread_mutex_init(&device->mutex, NULL);
     fill_caps(&choice, &device->caps);
     rc = fabric_memory_open(&device->memory, env);

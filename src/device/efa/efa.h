@@ -7,12 +7,13 @@
  * QP; messages carry a header that says which QP is meant, and are sorted out here.
  *
  *   efa.c       open, close, caps, probe     post.c      post_send
- *   settings.c  WEIR_EFA_* variables         receive.c   what arrives; post_recv
- *   select.c    which domain                 poll.c      completions, events, sleeping
- *   blob.c      what peers are told          control.c   what devices tell each other
- *   link.c      when two sides are through   av.c        addresses, and their users
- *   vqp.c       QPs: made and destroyed      serve.c     progress while the engine makes none
- *   memory.c    regions and imports          inherit.c   what children must not have
+ *   endpoint.c  the endpoint; its renewal    receive.c   what arrives; post_recv
+ *   settings.c  WEIR_EFA_* variables         poll.c      completions, events, sleeping
+ *   select.c    which domain                 control.c   what devices tell each other
+ *   blob.c      what peers are told          av.c        addresses, and their users
+ *   link.c      when two sides are through   serve.c     progress while the engine makes none
+ *   vqp.c       QPs: made and destroyed      inherit.c   what children must not have
+ *   memory.c    regions and imports
  *
  * All of a device is under its mutex but the table of regions. Invariants:
  *  - An operation that the provider has is an *op*, and its context: an entry of a table of as many
@@ -21,7 +22,8 @@
  *  - A WR that the provider refuses for want of room waits here, with its slot, and is posted when
  *    there is some: the caller has counted slots, and knows of no other room.
  *  - No operation is cancelled, and no address removed under one (fi_av(3), fi_endpoint(3)): what
- *    was sent runs on to its end.
+ *    was sent runs on to its end, or to the end of the endpoint.
+ *  - A QP belongs to the endpoint that was there when it was made, and fails with it.
  *  - Receives are the device's own. A message is copied to the receive that its QP has posted, and
  *    the buffer is posted anew: so a peer that says nothing holds none of them.
  *  - A message is told to be sent when the network has acknowledged it, and the peer's device has
@@ -65,6 +67,8 @@
 #define EFA_QUARANTINE_NS UINT64_C(1000000000)
 #define EFA_NONE          UINT32_MAX
 #define EFA_REGION_MAGIC  0x314d4557u /* "WEM1" */
+
+#define EFA_CLOSE(object) ((object) != NULL ? (void)fi_close(&(object)->fid) : (void)0)
 
 #define EFA_LIKELY(x)     __builtin_expect(!!(x), 1)
 #define EFA_UNLIKELY(x)   __builtin_expect(!!(x), 0)
@@ -137,6 +141,7 @@ struct efa_peer {
     uint32_t next;     /* of the same hash, plus one; or free */
     uint32_t leaving;  /* the next in the device's list of those */
     bool leaves;       /* it is in that list */
+    bool is_old;       /* it went with the table of addresses of an endpoint before this one */
 };
 
 enum efa_op_state {
@@ -165,6 +170,7 @@ struct efa_op {
     uint8_t status; /* enum weir_cqe_status */
     uint8_t says;   /* of control.c: LINK_SAYS_* */
     uint8_t opcode; /* of a WR */
+    uint8_t looks;  /* SENT: that it has outlived; see endpoint.c */
     bool is_message, is_signalled;
 };
 
@@ -200,6 +206,7 @@ struct weir_qp {
     uint8_t state;      /* enum efa_state */
     bool crosses_stops; /* more than one that is not its peer has stopped */
     bool finding;       /* serve.c is at it, without the mutex */
+    bool buried;        /* its endpoint is closed */
     bool tells_connected, tells_fatal;
     bool has_news;    /* in the device's list of those, by next_news */
     bool is_restless; /* in the device's list of those, by next_restless */
@@ -236,13 +243,26 @@ struct weir_device {
     struct efa_choice choice;
     struct fid_fabric *fabric;
     struct fid_domain *domain;
+    int epoll_fd, event_fd;
+
+    /* Of one endpoint: endpoint.c. The others too are NULL where no other one could be opened. */
+    struct fid_ep *ep; /* NULL: there is none */
     struct fid_av *av;
     struct fid_cq *cq;
     struct fid_eq *eq; /* of the provider's own failures */
-    struct fid_ep *ep; /* NULL: the device is lost */
     uint8_t name[EFA_NAME_BYTES];
-    int cq_fd; /* the provider's; -1: it has none, and is looked at by time */
-    int epoll_fd, event_fd;
+    int cq_fd;       /* the provider's; -1: it has none, and is looked at by time */
+    bool av_is_used; /* by the thread of serve.c, without the mutex */
+    bool broken;     /* it is to be closed */
+    bool lost;       /* there will be no other */
+    bool lost_told;
+    uint64_t stops_ns;  /* when it is broken, of one that is left; UINT64_MAX: it is not */
+    uint64_t look_ns;   /* when operations are looked at for one without end */
+    uint64_t opened_ns; /* when it was opened */
+    uint64_t renew_ns;  /* when the next one is to be tried, where there is none */
+    uint32_t tries;     /* of it, in a row */
+    uint64_t renewals;
+
     struct fabric_memory memory;
 
     /* The send queue: [depth] ops, each with a buffer. */
@@ -287,8 +307,7 @@ struct weir_device {
     struct efa_stranger strangers[EFA_STRANGERS]; /* that are to be answered */
     uint32_t stranger_count;
     uint32_t complaints; /* of the completion queue, in a row */
-    bool lost, lost_told;
-    bool is_armed; /* the engine may sleep */
+    bool is_armed;       /* the engine may sleep */
 
     struct efa_server server;
 };
@@ -322,6 +341,19 @@ static inline uint64_t retry_pause(const struct weir_device *device, uint64_t si
 /* All functions from here on are called with the device's mutex, but those of memory.c and
  * serve.c, and the device's operations. */
 
+/* ---- endpoint.c ---- */
+
+/* On an error some are open: efa_ep_close closes those. */
+int efa_ep_open(struct weir_device *device);
+void efa_ep_close(struct weir_device *device);
+/* It is broken: it is closed, or will be by a later call, and all QPs fail. */
+void efa_ep_bury(struct weir_device *device);
+/* Looks for operations without end. When to look again; UINT64_MAX: there is nothing to see. */
+uint64_t efa_ep_look(struct weir_device *device);
+/* Opens another one where there is none. Only by the thread of serve.c. When to try again;
+ * UINT64_MAX: there is one, or never. */
+uint64_t efa_ep_renew(struct weir_device *device);
+
 /* ---- ops: poll.c ---- */
 
 /* There will be something to do then, whether or not anything is completed: whoever sleeps past it
@@ -331,6 +363,9 @@ void device_due(struct weir_device *device, uint64_t at_ns);
 /* EFA_NONE: all are taken. */
 uint32_t op_take(struct weir_device *device);
 void op_free(struct weir_device *device, uint32_t op);
+/* The provider has no part in it any more. */
+struct efa_end;
+void op_over(struct weir_device *device, uint32_t op, const struct efa_end *how);
 /* Its WR is over: it is polled, or nobody wants to know. */
 void op_done(struct weir_device *device, uint32_t op, uint32_t status);
 void ops_push(struct weir_device *device, struct efa_list *list, uint32_t op);
@@ -360,7 +395,9 @@ void vqp_restless(struct weir_qp *qp);
 /* Looks at the restless ones, if it is time for that. */
 /* When the next one is to be looked at; UINT64_MAX. */
 uint64_t vqps_look(struct weir_device *device);
-/* The device is lost: all of theirs is over. */
+/* All fail: of an endpoint that is there, and is left; and of one that is closed, where they have
+ * nothing more to say. */
+void vqps_fail(struct weir_device *device);
 void vqps_bury(struct weir_device *device);
 
 /* ---- av.c ---- */
@@ -376,6 +413,8 @@ uint32_t av_look_up(struct weir_device *device, const uint8_t name[EFA_NAME_BYTE
 void av_release(struct weir_device *device, uint32_t peer);
 /* Gives back the addresses that nobody uses. Only by that thread; likewise. */
 void av_leave(struct weir_device *device);
+/* The endpoint's table is closed, and all addresses with it. */
+void av_renew(struct weir_device *device);
 static inline fi_addr_t av_address(const struct weir_device *device, uint32_t peer) {
     return device->peers[peer].address;
 }
@@ -420,6 +459,10 @@ uint64_t post_age(struct weir_device *device, uint64_t now);
 
 int receives_open(struct weir_device *device);
 void receives_close(struct weir_device *device);
+/* A new endpoint has none, and takes some. */
+int receives_start(struct weir_device *device);
+/* The endpoint that had them is closed. */
+void receives_bury(struct weir_device *device);
 /* Gives the provider the buffers that it has not. */
 /* When to try again; UINT64_MAX: it has them all. */
 uint64_t receives_post(struct weir_device *device);

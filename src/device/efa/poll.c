@@ -76,13 +76,18 @@ static uint32_t receive_of(const struct weir_device *device, const void *context
 
 /* ---- from the provider ---- */
 
-static void over(struct weir_device *device, struct efa_op *op, const struct efa_end *how) {
+void op_over(struct weir_device *device, uint32_t number, const struct efa_end *how) {
+    struct efa_op *op = &device->ops[number];
     if (op->qp != NULL) {
-        post_over(device, (uint32_t)(op - device->ops), how);
+        post_over(device, number, how);
         return;
     }
     control_over(device, op, how->status == WEIR_CQE_OK, how->is_gone);
-    op_free(device, (uint32_t)(op - device->ops));
+    op_free(device, number);
+}
+
+static uint32_t number_of(const struct weir_device *device, const struct efa_op *op) {
+    return (uint32_t)(op - device->ops);
 }
 
 /* A write may come with immediate data, which takes a receive on some network cards and writes
@@ -94,7 +99,7 @@ static void take(struct weir_device *device, const struct fi_cq_msg_entry *entry
     bool is_immediate = (entry->flags & FI_REMOTE_CQ_DATA) != 0;
     device->nonsense += op == NULL && (receive == EFA_NONE || is_immediate);
     if (op != NULL)
-        over(device, op, &well);
+        op_over(device, number_of(device, op), &well);
     else if (receive != EFA_NONE && is_immediate)
         receive_returned(device, receive);
     else if (receive != EFA_NONE)
@@ -106,7 +111,7 @@ static void take(struct weir_device *device, const struct fi_cq_msg_entry *entry
 static struct efa_end end_of(int status) {
     switch (status) {
     case 1: /* flushed */
-        return (struct efa_end){.status = WEIR_CQE_FLUSHED};
+        return (struct efa_end){.status = WEIR_CQE_FLUSHED, .is_open = true};
     case 5: /* the local key */
         return (struct efa_end){.status = WEIR_CQE_LOCAL_PROT};
     case 6: /* the length, here or there */
@@ -144,20 +149,20 @@ static bool take_error(struct weir_device *device) {
     uint32_t receive = receive_of(device, entry.op_context);
     struct efa_end how = end_of(entry.prov_errno);
     if (op != NULL)
-        over(device, op, &how);
+        op_over(device, number_of(device, op), &how);
     else if (receive != EFA_NONE)
         receive_returned(device, receive);
     else
         device->nonsense++;
-    device->lost = device->lost || (receive != EFA_NONE && is_end(entry.prov_errno));
+    device->broken = device->broken || (receive != EFA_NONE && is_end(entry.prov_errno));
     return true;
 }
 
-/* A queue that says something else than completions so often in a row is lost. */
+/* A queue that says something else than completions so often in a row is broken. */
 enum { COMPLAINTS = 64 };
 
 static bool complain(struct weir_device *device) {
-    device->lost = device->lost || ++device->complaints == COMPLAINTS;
+    device->broken = device->broken || ++device->complaints == COMPLAINTS;
     return false;
 }
 
@@ -184,25 +189,7 @@ static void take_failures(struct weir_device *device) {
     uint8_t bytes[64];
     ssize_t got = fi_eq_read(device->eq, &event, bytes, sizeof bytes, 0);
     if (got == -FI_EAVAIL && fi_eq_readerr(device->eq, &failure, 0) > 0)
-        device->lost = true;
-}
-
-/* The endpoint is closed: nothing of it is under way any more (fi_endpoint(3)), and all that it had
- * is over. */
-static void bury(struct weir_device *device) {
-    static const struct efa_end flushed = {.status = WEIR_CQE_FLUSHED};
-    if (device->ep == NULL)
-        return;
-    fi_close(&device->ep->fid);
-    device->ep = NULL;
-    if (device->cq_fd >= 0) /* it may stay readable for good */
-        epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, device->cq_fd, NULL);
-    for (uint32_t i = 0; i < device->depth; i++) {
-        if (device->ops[i].state == EFA_OP_SENT)
-            over(device, &device->ops[i], &flushed);
-    }
-    post_age(device, UINT64_MAX);
-    vqps_bury(device);
+        device->broken = true;
 }
 
 void device_due(struct weir_device *device, uint64_t at_ns) {
@@ -214,26 +201,35 @@ void device_due(struct weir_device *device, uint64_t at_ns) {
     }
 }
 
+/* What an endpoint that is broken has completed before counts, and is taken. False: there may be
+ * more. */
+static bool take_all(struct weir_device *device) {
+    uint32_t left = (device->depth + device->receives) / EFA_POLL_BATCH + 1;
+    if (device->ep == NULL) {
+        if (!device->lost && device_now(device) >= device->renew_ns)
+            efa_server_wake(device);
+        return true;
+    }
+    while (left > 0 && take_some(device))
+        left--;
+    take_failures(device);
+    if (device->broken)
+        efa_ep_bury(device);
+    return left > 0;
+}
+
 /* Links are judged by a time at which all that had come was looked at: where more comes than the
  * queue holds, that time stands still. */
 void efa_progress(struct weir_device *device) {
     uint64_t now = device_now(device);
-    uint32_t left = (device->depth + device->receives) / EFA_POLL_BATCH + 1;
-    while (!device->lost && left > 0 && take_some(device))
-        left--;
-    take_failures(device);
-    if (device->lost) {
-        bury(device);
-        device->next_ns = UINT64_MAX;
-        return;
-    }
-    if (left > 0)
+    if (take_all(device))
         device->now_ns = now;
     device->next_ns = UINT64_MAX;
     device_due(device, receives_post(device));
     device_due(device, post_age(device, device->now_ns));
     device_due(device, post_refused(device));
     device_due(device, vqps_look(device));
+    device_due(device, efa_ep_look(device));
 }
 
 /* ---- to the caller ---- */
@@ -359,8 +355,8 @@ void efa_wake_taken(struct weir_device *device) {
 
 /* fi_poll(3), fi_trywait: the descriptor of a queue may be slept on when that said so. */
 bool efa_may_sleep(const struct weir_device *device) {
-    struct fid *fid = &device->cq->fid;
-    return device->cq_fd < 0 || fi_trywait(device->fabric, &fid, 1) == 0;
+    struct fid *fid = device->ep != NULL ? &device->cq->fid : NULL;
+    return device->ep == NULL || device->cq_fd < 0 || fi_trywait(device->fabric, &fid, 1) == 0;
 }
 
 enum { TRIES = 16 };
@@ -372,7 +368,7 @@ int efa_arm(struct weir_device *device) {
     device_lock(device);
     for (int i = 0; !may && i < TRIES && !efa_has_news(device); i++) {
         efa_progress(device);
-        may = device->lost || efa_may_sleep(device);
+        may = efa_may_sleep(device);
     }
     may = may && !efa_has_news(device);
     device->is_armed = may;
@@ -385,9 +381,7 @@ void efa_disarm(struct weir_device *device) {
     device->is_armed = false;
     device->polls++;
     efa_wake_taken(device);
-    if (!device->lost)
-        efa_progress(device);
-    if (!device->lost)
-        (void)efa_may_sleep(device);
+    efa_progress(device);
+    (void)efa_may_sleep(device);
     device_unlock(device);
 }

@@ -70,6 +70,7 @@ static bool is_refused(struct weir_device *device, uint32_t number) {
     ssize_t rc = give(device, number);
     if (EFA_LIKELY(rc == 0)) {
         op->state = EFA_OP_SENT;
+        op->looks = 0;
         op->qp->sent++;
     } else if (rc != -FI_EAGAIN) {
         op_done(device, number, WEIR_CQE_DEVICE);
@@ -154,7 +155,7 @@ static int post_ready(struct weir_qp *qp, const struct weir_wr *wr) {
     op->is_signalled = (wr->flags & WEIR_WR_SIGNALED) != 0;
     op->is_message = wr->opcode == WEIR_OP_SEND;
     qp->outstanding++;
-    uint32_t judged = device->lost ? WEIR_CQE_DEVICE : judge(qp, wr, op);
+    uint32_t judged = judge(qp, wr, op);
     if (EFA_UNLIKELY(judged != TO_BE_SENT)) {
         op_done(device, number, judged);
         return WEIR_OK;

@@ -26,8 +26,20 @@ int receives_open(struct weir_device *device) {
     for (uint32_t i = 0; i < device->receives; i++)
         device->unposted[i] = i;
     device->unposted_count = device->receives;
+    return receives_start(device);
+}
+
+int receives_start(struct weir_device *device) {
+    uint32_t had = device->unposted_count;
     receives_post(device);
-    return device->unposted_count < device->receives ? WEIR_OK : WEIR_EDEVICE;
+    return device->unposted_count < had ? WEIR_OK : WEIR_EDEVICE;
+}
+
+void receives_bury(struct weir_device *device) {
+    for (uint32_t i = 0; i < device->receives; i++) {
+        if (device->is_posted[i])
+            receive_returned(device, i);
+    }
 }
 
 void receives_close(struct weir_device *device) {
@@ -57,7 +69,7 @@ static bool is_marked(const struct weir_device *device, uint32_t number) {
 #define RETRY_NS UINT64_C(1000000)
 
 uint64_t receives_post(struct weir_device *device) {
-    while (device->unposted_count > 0) {
+    while (device->ep != NULL && device->unposted_count > 0) {
         uint32_t number = device->unposted[device->unposted_count - 1];
         struct iovec to = {.iov_base = receive_buffer(device, number), .iov_len = EFA_BUFFER_BYTES};
         struct fi_msg message = {.msg_iov = &to,

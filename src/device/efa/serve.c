@@ -26,7 +26,7 @@
 
 /* Lets go of the mutex meanwhile. */
 static void find_peers(struct weir_device *device) {
-    while (device->finding != NULL && !device->lost) {
+    while (device->finding != NULL && device->ep != NULL) {
         struct weir_qp *qp = device->finding;
         int result;
         device->finding = qp->next_finding;
@@ -38,11 +38,11 @@ static void find_peers(struct weir_device *device) {
 }
 
 /* Until when there is nothing to look at; UINT64_MAX: until a descriptor tells. */
-static uint64_t quiet_until(const struct weir_device *device, uint64_t now) {
-    uint64_t until = device->next_ns;
+static uint64_t quiet_until(const struct weir_device *device, uint64_t now, uint64_t renew_ns) {
+    uint64_t until = device->next_ns < renew_ns ? device->next_ns : renew_ns;
     bool is_recent = now - device->taken_ns < RECENT_NS;
     uint64_t look = now + (is_recent ? CLOSE_NS : PATIENCE_NS);
-    if (device->cq_fd < 0 && !device->lost && look < until)
+    if (device->cq_fd < 0 && device->ep != NULL && look < until)
         until = look;
     return until;
 }
@@ -51,14 +51,14 @@ static uint64_t quiet_until(const struct weir_device *device, uint64_t now) {
  * left alone where there is nothing to do. */
 static void serve(struct weir_device *device) {
     struct pollfd ready = {.fd = device->cq_fd, .events = POLLIN};
-    bool has_fd = device->cq_fd >= 0 && !device->lost;
+    bool has_fd = device->cq_fd >= 0 && device->ep != NULL;
     bool is_idle = has_fd && ready_wait(&ready, 1, 0) <= 0 && device_now(device) < device->next_ns;
     if (is_idle && !efa_has_news(device))
         return;
     if (has_fd)
         efa_wake(device);
     efa_progress(device);
-    if (!device->lost && !efa_may_sleep(device))
+    if (!efa_may_sleep(device))
         device_due(device, device_now(device) + CLOSE_NS);
     if (efa_has_news(device))
         efa_wake(device);
@@ -68,13 +68,15 @@ static void serve(struct weir_device *device) {
 
 struct efa_server_look {
     uint64_t pause_ns;
-    bool engine_is_here, is_lost, stops;
+    int cq_fd; /* -1: there is none */
+    bool engine_is_here, stops;
 };
 
 /* While the engine is here the thread looks soon anyway, and is not woken for what is due. */
 static struct efa_server_look look(struct weir_device *device, uint64_t *polls) {
     device_lock(device);
     device->server.sleeps_until_ns = 0;
+    uint64_t renew_ns = efa_ep_renew(device);
     find_peers(device);
     control_answer_strangers(device);
     av_leave(device);
@@ -85,14 +87,14 @@ static struct efa_server_look look(struct weir_device *device, uint64_t *polls) 
     else if (device->untold > 0)
         efa_wake(device);
     uint64_t now = device_now(device);
-    uint64_t until = is_here ? now + PATIENCE_NS : quiet_until(device, now);
+    uint64_t until = is_here ? now + PATIENCE_NS : quiet_until(device, now, renew_ns);
     if (!is_here)
         device->server.sleeps_until_ns = until;
     struct efa_server_look found = {.pause_ns = until == UINT64_MAX ? until
                                                 : until > now       ? until - now
                                                                     : 0,
                                     .engine_is_here = is_here,
-                                    .is_lost = device->lost,
+                                    .cq_fd = device->ep != NULL ? device->cq_fd : -1,
                                     .stops = device->server.stops};
     device_unlock(device);
     return found;
@@ -108,14 +110,15 @@ static void wake_taken(const struct weir_device *device) {
 static void *server_run(void *argument) {
     struct weir_device *device = argument;
     struct pollfd ready[2] = {{.fd = device->server.wake_fd, .events = POLLIN},
-                              {.fd = device->cq_fd, .events = POLLIN}};
+                              {.fd = -1, .events = POLLIN}};
     uint64_t polls = 0;
     for (;;) {
         struct efa_server_look found = look(device, &polls);
         if (found.stops)
             return NULL;
+        ready[1].fd = found.cq_fd;
         ready[1].revents = 0;
-        ready_wait(ready, found.engine_is_here || found.is_lost ? 1 : 2, found.pause_ns);
+        ready_wait(ready, found.engine_is_here || found.cq_fd < 0 ? 1 : 2, found.pause_ns);
         if (ready[0].revents == 0 && ready[1].revents != 0)
             ready_wait(ready, 1, PATIENCE_NS);
         wake_taken(device);

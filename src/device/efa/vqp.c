@@ -79,6 +79,15 @@ static struct weir_qp *alloc_qp(struct weir_device *device, const struct weir_qp
     return NULL;
 }
 
+/* An endpoint that is left, or gone, is followed by another one. */
+static int room(const struct weir_device *device) {
+    if (device->lost)
+        return WEIR_EDEVICE;
+    if (device->ep == NULL || device->broken || device->stops_ns != UINT64_MAX)
+        return WEIR_EAGAIN;
+    return device->qp_count == EFA_QPS_MAX ? WEIR_EFULL : WEIR_OK;
+}
+
 int efa_qp_create(struct weir_device *device, const struct weir_qp_options *options,
                   struct weir_qp_granted *granted_out, struct weir_qp **qp_out) {
     if (options->sq_depth == 0 || options->sq_depth > device->caps.sq_depth_max ||
@@ -88,16 +97,18 @@ int efa_qp_create(struct weir_device *device, const struct weir_qp_options *opti
     if (qp == NULL)
         return WEIR_ENOMEM;
     device_lock(device);
-    int rc = device->lost ? WEIR_EDEVICE : device->qp_count == EFA_QPS_MAX ? WEIR_EFULL : WEIR_OK;
-    if (rc == WEIR_OK)
+    struct efa_address own = {.cookie = qp->cookie};
+    int rc = room(device);
+    if (rc == WEIR_OK) {
         table_add(device, qp);
+        own.index = qp->index;
+        memcpy(own.name, device->name, sizeof own.name);
+    }
     device_unlock(device);
     if (rc != WEIR_OK) {
         free_qp(qp);
         return rc;
     }
-    struct efa_address own = {.index = qp->index, .cookie = qp->cookie};
-    memcpy(own.name, device->name, sizeof own.name);
     *granted_out = (struct weir_qp_granted){.sq_depth = qp->sq_depth, .rq_depth = qp->rq_depth};
     granted_out->blob_length = efa_blob_write(&own, granted_out->blob);
     *qp_out = qp;
@@ -225,7 +236,8 @@ bool vqp_is_drained(const struct weir_qp *qp) {
 
 bool vqp_flushes(const struct weir_qp *qp) {
     return qp->state == EFA_ERROR &&
-           (qp->device->lost || link_is_over(&qp->link, qp->device->now_ns, vqp_is_drained(qp)));
+           (qp->buried ? vqp_is_drained(qp)
+                       : link_is_over(&qp->link, qp->device->now_ns, vqp_is_drained(qp)));
 }
 
 static bool has_flushes(const struct weir_qp *qp) {
@@ -235,7 +247,8 @@ static bool has_flushes(const struct weir_qp *qp) {
 /* When the QP wants to be looked at again. UINT64_MAX: not by itself. */
 static uint64_t look(struct weir_qp *qp) {
     struct weir_device *device = qp->device;
-    control_say(qp);
+    if (!qp->buried)
+        control_say(qp);
     if (link_is_shut(&qp->link)) {
         post_withdraw(qp);
         post_vouch(qp, true);
@@ -243,8 +256,10 @@ static uint64_t look(struct weir_qp *qp) {
     if (vqp_flushes(qp)) {
         if (has_flushes(qp))
             vqp_news(qp);
-        return link_due(&qp->link, device->now_ns, true) != 0 ? 0 : UINT64_MAX;
+        return !qp->buried && link_due(&qp->link, device->now_ns, true) != 0 ? 0 : UINT64_MAX;
     }
+    if (qp->buried)
+        return UINT64_MAX; /* until an operation of its is over */
     if (link_due(&qp->link, device->now_ns, vqp_is_drained(qp)) != 0)
         return 0; /* there was no room */
     return link_next(&qp->link, device->now_ns);
@@ -277,20 +292,6 @@ uint64_t vqps_look(struct weir_device *device) {
     return soon;
 }
 
-/* The device is lost: none has anything to say, and what was posted is over, or flushes. */
-void vqps_bury(struct weir_device *device) {
-    for (uint32_t i = 0; i < device->qps_used; i++) {
-        struct weir_qp *qp = device->qps[i];
-        if (qp == NULL)
-            continue;
-        post_withdraw(qp);
-        post_vouch(qp, true);
-        unlist_restless(qp);
-        if (vqp_flushes(qp) && has_flushes(qp))
-            vqp_news(qp);
-    }
-}
-
 /* Into the error state. */
 static void stop(struct weir_qp *qp) {
     if (qp->state == EFA_ERROR)
@@ -298,13 +299,10 @@ static void stop(struct weir_qp *qp) {
     if (qp->state == EFA_CONNECTING)
         tell_connected(qp, WEIR_EDEVICE);
     qp->state = EFA_ERROR;
-    if (qp->device->lost && has_flushes(qp))
-        vqp_news(qp);
     link_stop(&qp->link, device_now(qp->device));
     post_withdraw(qp);
     post_vouch(qp, true);
-    if (!qp->device->lost)
-        vqp_restless(qp);
+    vqp_restless(qp);
 }
 
 void vqp_fail(struct weir_qp *qp) {
@@ -313,6 +311,23 @@ void vqp_fail(struct weir_qp *qp) {
     qp->tells_fatal = true;
     qp->device->untold++;
     stop(qp);
+}
+
+void vqps_fail(struct weir_device *device) {
+    for (uint32_t i = 0; i < device->qps_used; i++) {
+        if (device->qps[i] != NULL && !device->qps[i]->buried)
+            vqp_fail(device->qps[i]);
+    }
+}
+
+void vqps_bury(struct weir_device *device) {
+    vqps_fail(device);
+    for (uint32_t i = 0; i < device->qps_used; i++) {
+        if (device->qps[i] != NULL && !device->qps[i]->buried) {
+            device->qps[i]->buried = true;
+            vqp_restless(device->qps[i]); /* its flushes wait for nobody else */
+        }
+    }
 }
 
 int efa_qp_error(struct weir_qp *qp) {
