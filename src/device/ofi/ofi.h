@@ -40,6 +40,7 @@
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -233,13 +234,13 @@ struct weir_device {
     struct weir_qp *failing;
     struct ofi_raw *stash;                                    /* [stash_size] a ring */
     uint32_t stash_size, stash_head, stash_count, stash_owed; /* owed: what QPs may fill */
-    bool is_heard;     /* epoll_fd has the provider's descriptors */
-    uint64_t heard_at; /* the count of polls when it was armed last */
-    uint64_t alive_ns; /* of the last completion, by the coarse clock */
-    bool is_short;     /* the last batch was */
-    uint64_t polls;    /* by the engine */
-    uint64_t fence;    /* the last number of one */
-    uint64_t nonsense; /* completions that name nothing */
+    bool is_heard;          /* epoll_fd has the provider's descriptors */
+    uint64_t heard_at;      /* the count of polls when it was armed last */
+    uint64_t alive_ns;      /* of the last completion, by the coarse clock */
+    bool is_short;          /* the last batch was */
+    _Atomic uint64_t polls; /* by the engine */
+    uint64_t fence;         /* the last number of one */
+    uint64_t nonsense;      /* completions that name nothing */
     bool lost, lost_told;
     struct ofi_visitor visitors[OFI_VISITORS]; /* as the last look saw them */
     uint32_t visitor_count;
@@ -256,6 +257,13 @@ static inline void device_lock(struct weir_device *device) {
 }
 static inline void device_unlock(struct weir_device *device) {
     pthread_mutex_unlock(&device->mutex);
+}
+/* Counted with the mutex, and read without. */
+static inline uint64_t polls_now(const struct weir_device *device) {
+    return atomic_load_explicit(&device->polls, memory_order_relaxed);
+}
+static inline void polls_count(struct weir_device *device) {
+    atomic_store_explicit(&device->polls, polls_now(device) + 1, memory_order_relaxed);
 }
 static inline uint64_t device_now(const struct weir_device *device) {
     return device->env.ops->now(device->env.self);

@@ -240,8 +240,8 @@ static void hear(struct weir_device *device, bool wanted) {
 
 int ofi_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
     device_lock(device);
-    device->polls++;
-    if (OFI_UNLIKELY(device->is_heard) && device->polls - device->heard_at > UNHEARD_POLLS)
+    polls_count(device);
+    if (OFI_UNLIKELY(device->is_heard) && polls_now(device) - device->heard_at > UNHEARD_POLLS)
         hear(device, false);
     if (device->stash_count == 0) {
         ofi_progress(device);
@@ -260,7 +260,7 @@ bool ofi_has_news(const struct weir_device *device) {
 
 /* All that there may be to see. */
 static void look(struct weir_device *device) {
-    device->polls++;
+    polls_count(device);
     ofi_progress(device);
     connect_look(device);
     failures_see(device);
@@ -362,7 +362,7 @@ int ofi_arm(struct weir_device *device) {
     device_lock(device);
     if (!device->is_heard)
         hear(device, true);
-    device->heard_at = device->polls;
+    device->heard_at = polls_now(device);
     for (int i = 0; rc != 0 && i < TRIES && !ofi_has_news(device); i++) {
         look(device);
         rc = device->lost ? 0 : try_wait(device);

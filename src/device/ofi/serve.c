@@ -21,15 +21,9 @@
 
 #define PATIENCE_NS 1000000
 
-static uint64_t polls_now(struct weir_device *device) {
-    device_lock(device);
-    uint64_t polls = device->polls;
-    device_unlock(device);
-    return polls;
-}
-
-/* Until the engine was not there for a millisecond. */
-static uint64_t await_absence(struct weir_device *device) {
+/* Until the engine was not there for a millisecond. The mutex, which the engine has while it moves
+ * bytes, is not asked for. */
+static uint64_t await_absence(const struct weir_device *device) {
     for (uint64_t polls = polls_now(device);;) {
         nanosleep(&(struct timespec){.tv_nsec = PATIENCE_NS}, NULL);
         uint64_t now = polls_now(device);
@@ -41,7 +35,7 @@ static uint64_t await_absence(struct weir_device *device) {
 
 static void serve(struct weir_device *device, uint64_t polls) {
     device_lock(device);
-    if (device->polls == polls)
+    if (polls_now(device) == polls)
         ofi_serve(device);
     device_unlock(device);
 }
