@@ -4,13 +4,17 @@
 ucx_perftest over TCP (Debian's ucx-utils, left out where it is not installed), in turns.
 
   ofi-compare.py [--weir PATH] [--bare PATH] [--runs N] [--seconds T] [--sizes N,N...] [--depth D]
-                 [--every N] [--wait spin|sleep] [--best] [--netns] [--free] [--json FILE]
+                 [--every N] [--wait spin|sleep] [--best] [--netns] [--congestion NAME] [--free]
+                 [--json FILE]
 
 Two processes, each on a CPU of its own (--free: on any), over 127.0.0.1; with --netns (as root) in
 two network namespaces that a veth pair joins. Of each size one warm-up, then medians of N runs of
 all three in turn, so that what else the machine does hits them all. Behind each median stands how
-far apart its runs were, (max - min) / median: a ratio of figures that are far apart says little.
-Where others use the machine, the best of many runs (--best) says more.
+far apart its runs were, (max - min) / median; a ratio is the median of those of runs that follow
+each other. Where others use the machine, the best of many runs (--best) says more.
+
+TCP's congestion control is the namespaces' own (--congestion). BBR takes seconds to find out what a
+path carries, and runs of a second are far apart with it; cubic finds it at once.
 
 Writes: D in flight (16), always between the same D places on either side. The bare loop asks for a
 completion of delivery of every write (--every N: of one in N). weir does that where it has nothing
@@ -95,6 +99,9 @@ def sides(options):
             ip("-n", name, "address", "add", address + "/30", "dev", link)
             ip("-n", name, "link", "set", "lo", "up")
             ip("-n", name, "link", "set", link, "up")
+            if options.congestion:
+                ip("netns", "exec", name, "sh", "-c",
+                   f"echo {options.congestion} >/proc/sys/net/ipv4/tcp_congestion_control")
         yield [Side(["ip", "netns", "exec", name] + pin, address, link)
                for name, pin, address, link in zip(names, pins, ADDRESSES, links)]
     finally:
@@ -226,10 +233,18 @@ def in_turn(runs, functions, middle=statistics.median):
 class Table:
     """What is printed, row by row, and kept for --json."""
 
-    def __init__(self):
+    def __init__(self, best):
+        self.best = best
         self.rows = []
         print(f"{'':26} {'bare':>10} {'':5} {'weir':>10} {'':5} {'UCX':>10} {'':5} {'':6}"
               f"{'weir/bare':>10} {'weir/UCX':>9}")
+
+    def ratio(self, figures, name, better_high):
+        """weir's to another's, above 1 where weir is the better one."""
+        pairs = zip(figures["weir"][2], figures[name][2])
+        if self.best:
+            pairs = [(figures["weir"][0], figures[name][0])]
+        return statistics.median(a / b if better_high else b / a for a, b in pairs)
 
     def add(self, label, unit, figures, better_high=True):
         text = f"{label:26}"
@@ -238,11 +253,8 @@ class Table:
                 text += f" {figures[name][0]:10.5g} {100 * figures[name][1]:4.0f}%"
             else:
                 text += f" {'none':>10} {'':5}"
-        ratios = {}
-        for name in ("bare", "UCX"):
-            if name in figures:
-                ratio = figures["weir"][0] / figures[name][0]
-                ratios[name] = ratio if better_high else 1 / ratio
+        ratios = {name: self.ratio(figures, name, better_high) for name in ("bare", "UCX")
+                  if name in figures}
         text += f" {unit:5}" + "".join(
             f"{ratios[name]:9.2f}x" if name in ratios else f"{'-':>10}" for name in ("bare", "UCX"))
         print(text, flush=True)
@@ -258,7 +270,7 @@ def size_text(size):
 
 
 def compare(bench, options, has_ucx):
-    table = Table()
+    table = Table(options.best)
 
     def only(functions):
         return {name: function for name, function in functions.items() if name != "UCX" or has_ucx}
@@ -289,9 +301,12 @@ def main():
                         help="how the bare target waits")
     parser.add_argument("--best", action="store_true", help="the best run instead of the median")
     parser.add_argument("--netns", action="store_true", help="between two network namespaces")
+    parser.add_argument("--congestion", metavar="NAME", help="TCP's, with --netns")
     parser.add_argument("--free", action="store_true", help="processes on any CPU")
     parser.add_argument("--json")
     options = parser.parse_args()
+    if options.congestion and not options.netns:
+        parser.error("--congestion needs --netns")
     if shutil.which("taskset") is None:
         sys.exit("ofi-compare: needs taskset (util-linux)")
     has_ucx = shutil.which("ucx_perftest") is not None
@@ -309,7 +324,8 @@ def main():
     if options.json:
         with open(options.json, "w", encoding="utf-8") as out:
             json.dump({"runs": options.runs, "depth": options.depth, "every": options.every,
-                       "best": options.best, "netns": options.netns, "rows": rows}, out, indent=2)
+                       "best": options.best, "netns": options.netns,
+                       "congestion": options.congestion, "rows": rows}, out, indent=2)
 
 
 if __name__ == "__main__":
