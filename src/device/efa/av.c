@@ -9,11 +9,17 @@
 #include <string.h>
 
 #include "efa.h"
+#include "power.h"
+
+/* Lists for as many peers as the engine will have: where they lie far apart, each costs a page. */
+static uint32_t heads_wanted(uint32_t qps) {
+    return qps == 0 || qps > EFA_QPS_MAX ? EFA_QPS_MAX : power_of_two(qps);
+}
 
 int av_open(struct weir_device *device) {
     const struct weir_env *env = &device->env;
     device->peers_size = EFA_QPS_MAX + EFA_CONTROLS;
-    device->peers_mask = EFA_QPS_MAX - 1;
+    device->peers_mask = heads_wanted(env->wishes.qps) - 1;
     device->peers_free = device->peers_leaving = EFA_NONE;
     device->peers = env->ops->alloc(env->self, device->peers_size * sizeof *device->peers);
     device->peer_heads =

@@ -83,7 +83,8 @@ static int open_buffers(struct weir_device *device) {
         pages_round((uint64_t)(device->depth + device->receives) * EFA_BUFFER_BYTES);
     device->buffers = pages_map(device->buffers_bytes);
     device->ops = env->ops->alloc(env->self, device->depth * sizeof *device->ops);
-    if (device->buffers == NULL || device->ops == NULL)
+    if (device->buffers == NULL || device->ops == NULL ||
+        !pages_back(device->buffers, device->buffers_bytes)) /* a NIC pins them anyway */
         return WEIR_ENOMEM;
     device->free_ops = device->refused = device->done = device->aging =
         (struct efa_list){EFA_NONE, EFA_NONE};
@@ -157,6 +158,7 @@ static void close_objects(struct weir_device *device) {
         fork_close(device->event_fd);
     device->library->freeinfo(device->choice.info);
     receives_close(device);
+    kept_close(device);
     av_close(device);
     if (device->ops != NULL)
         env.ops->free(env.self, device->ops, device->depth * sizeof *device->ops);

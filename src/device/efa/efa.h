@@ -13,7 +13,7 @@
  *   blob.c      what peers are told          av.c        addresses, and their users
  *   link.c      when two sides are through   serve.c     progress while the engine makes none
  *   vqp.c       QPs: made and destroyed      inherit.c   what children must not have
- *   memory.c    regions and imports
+ *   memory.c    regions and imports      kept.c      receives that are posted; what flushes
  *
  * All of a device is under its mutex but the table of regions. Invariants:
  *  - An operation that the provider has is an *op*, and its context: an entry of a table of as many
@@ -64,6 +64,8 @@
 #define EFA_STRANGERS     16u /* devices without a QP here that are answered at a time */
 #define EFA_EARLY_SHARE   4u  /* of the receives may be those of such messages: one in so many */
 #define EFA_POLL_BATCH    32
+#define EFA_NOTES_BLOCK   16384u /* notes that are mapped at a time, */
+#define EFA_NOTES_BLOCKS  8192u  /* so often at most */
 #define EFA_QUARANTINE_NS UINT64_C(1000000000)
 #define EFA_NONE          UINT32_MAX
 #define EFA_REGION_MAGIC  0x314d4557u /* "WEM1" */
@@ -178,22 +180,44 @@ struct efa_list {
     uint32_t first, last;
 };
 
-/* A receive that was posted. */
+/* A receive that was posted, see kept.c. */
 struct efa_receive {
+    uint16_t number;      /* in its QP's row */
+    uint16_t byte_length; /* of the message in it, if it has one */
+};
+_Static_assert(EFA_PAYLOAD_MAX <= UINT16_MAX, "the length of a message");
+
+/* Receives that are numbered as they lie in memory. */
+struct efa_row {
+    uint64_t wr_id, buffer; /* of the first */
+    uint64_t distance;      /* to the next, modulo 2^64, */
+    bool is_known;          /* once there was a second */
+};
+
+/* A receive that does not, or a WR that was posted in the error state. */
+struct efa_note {
     uint64_t wr_id;
-    void *buffer;
-    uint32_t length;
-    uint32_t byte_length; /* of the message in it, if it has one */
+    uint64_t buffer;
+    uint32_t next;
+};
+
+/* All of them. */
+struct efa_notes {
+    struct efa_note *blocks[EFA_NOTES_BLOCKS]; /* [EFA_NOTES_BLOCK] each */
+    uint32_t block_count;
+    uint32_t used; /* notes that were ever taken, from the first on */
+    uint32_t free_plus_one;
 };
 
 struct weir_qp {
     struct weir_device *device;
-    struct efa_receive *receives; /* [rq_mask + 1] by position, modulo 2^32: */
-    uint64_t *late;               /* [sq_mask + 1] wr_ids posted in the error state, likewise */
-    uint32_t rq_tail, rq_seen,
-        rq_head; /* receives before tail were polled, before seen have come */
-    uint32_t late_tail, late_head;
-    uint32_t sq_depth, rq_depth, sq_mask, rq_mask;
+    /* Positions of receives, modulo 2^32: those before tail were polled, before seen have come. */
+    uint32_t rq_tail, rq_seen, rq_head;
+    uint32_t sq_depth, rq_depth, rq_mask;
+    struct efa_row row;
+    struct efa_list noted;         /* receives that do not stand in it, by their notes; */
+    uint32_t noted_seen;           /* the first of them that has not come; EFA_NONE */
+    struct efa_list late;          /* WRs posted in the error state, likewise */
     uint32_t outstanding;          /* WRs that were not polled */
     uint32_t sent;                 /* of which the provider, or its packets, may still act */
     struct efa_list held;          /* messages that nobody has vouched for */
@@ -218,6 +242,7 @@ struct weir_qp {
     struct efa_address there; /* once qp_connect was called */
     struct efa_link link;
     struct weir_qp *next_news, *next_restless, *next_finding;
+    struct efa_receive receives[]; /* [rq_mask + 1] by position */
 };
 
 /* A device that asks about a QP which is not here. */
@@ -284,6 +309,8 @@ struct weir_device {
     uint32_t *lengths;                    /* [receives] of the payload of one that is kept */
     uint32_t *unposted;                   /* buffers that the provider has not taken yet */
     uint32_t unposted_count;
+
+    struct efa_notes notes;
 
     struct efa_peer *peers; /* [peers_size] */
     uint32_t *peer_heads;   /* [peers_mask + 1] by hash */
@@ -474,6 +501,26 @@ void receive_returned(struct weir_device *device, uint32_t number);
 void receive_forget(struct weir_qp *qp);
 int efa_post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id, void *buffer,
                   uint32_t length, uint32_t lkey);
+
+/* ---- kept.c ---- */
+
+/* There are notes for so many receives and WRs, of all QPs together. EFULL; ENOMEM. */
+int kept_reserve(struct weir_device *device, uint64_t count);
+void kept_close(struct weir_device *device);
+/* Of a QP with its ring. */
+size_t kept_bytes(const struct weir_qp *qp);
+void kept_start(struct weir_qp *qp, uint32_t rq_depth);
+/* A receive is posted. */
+void kept_post(struct weir_qp *qp, uint64_t wr_id, void *to);
+/* A message comes for the first receive that has none: its buffer. */
+void *kept_place(struct weir_qp *qp, uint32_t byte_length);
+/* The first receive that was not polled is, with its message, or flushed. */
+void kept_take(struct weir_qp *qp, struct weir_cqe *cqe_out);
+/* A WR is posted in the error state; the first of those is polled. */
+void kept_late(struct weir_qp *qp, uint64_t wr_id);
+uint64_t kept_take_late(struct weir_qp *qp);
+/* The QP goes. */
+void kept_forget(struct weir_qp *qp);
 
 /* ---- poll.c ---- */
 

@@ -246,20 +246,12 @@ static void take_done(struct weir_device *device, struct weir_cqe *cqe_out) {
 static bool take_of(struct weir_qp *qp, bool flushes, struct weir_cqe *cqe_out) {
     bool has_message = qp->rq_tail != qp->rq_seen;
     if (has_message || (flushes && qp->rq_tail != qp->rq_head)) {
-        const struct efa_receive *receive = &qp->receives[qp->rq_tail & qp->rq_mask];
-        *cqe_out = (struct weir_cqe){.wr_id = receive->wr_id,
-                                     .status = has_message ? WEIR_CQE_OK : WEIR_CQE_FLUSHED,
-                                     .byte_length = has_message ? receive->byte_length : 0,
-                                     .qp_tag = qp->tag,
-                                     .recv = true};
-        qp->rq_tail++;
-        qp->rq_seen += !has_message;
+        kept_take(qp, cqe_out);
         return true;
     }
-    if (!flushes || qp->late_tail == qp->late_head)
+    if (!flushes || qp->late.first == EFA_NONE)
         return false;
-    *cqe_out = (struct weir_cqe){.wr_id = qp->late[qp->late_tail++ & qp->sq_mask],
-                                 .status = WEIR_CQE_FLUSHED};
+    *cqe_out = (struct weir_cqe){.wr_id = kept_take_late(qp), .status = WEIR_CQE_FLUSHED};
     qp->outstanding--;
     return true;
 }
@@ -275,7 +267,7 @@ static int take_news(struct weir_device *device, struct weir_cqe *cqes_out, int 
     device->news = qp->next_news;
     qp->has_news = false;
     if (qp->rq_tail != qp->rq_seen ||
-        (flushes && (qp->rq_tail != qp->rq_head || qp->late_tail != qp->late_head)))
+        (flushes && (qp->rq_tail != qp->rq_head || qp->late.first != EFA_NONE)))
         vqp_news(qp);
     return count;
 }

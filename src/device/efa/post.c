@@ -172,7 +172,7 @@ static int post_ready(struct weir_qp *qp, const struct weir_wr *wr) {
 }
 
 static int post_late(struct weir_qp *qp, const struct weir_wr *wr) {
-    qp->late[qp->late_head++ & qp->sq_mask] = wr->wr_id;
+    kept_late(qp, wr->wr_id);
     qp->outstanding++;
     if (vqp_flushes(qp))
         vqp_news(qp);

@@ -92,18 +92,13 @@ static void give_back(struct weir_device *device, uint32_t number) {
 
 /* ---- messages ---- */
 
-/* False: it does not fit. */
-static bool place(struct weir_qp *qp, uint32_t number) {
+/* No receive is shorter than recv_bytes_max, nor is a message longer. */
+static void place(struct weir_qp *qp, uint32_t number) {
     const struct weir_device *device = qp->device;
-    struct efa_receive *receive = &qp->receives[qp->rq_seen & qp->rq_mask];
     uint32_t length = device->lengths[number];
-    if (length > receive->length)
-        return false;
-    memcpy(receive->buffer, receive_buffer(device, number) + EFA_HEADER_BYTES, length);
-    receive->byte_length = length;
-    qp->rq_seen++;
+    void *to = kept_place(qp, length);
+    memcpy(to, receive_buffer(device, number) + EFA_HEADER_BYTES, length);
     vqp_news(qp);
-    return true;
 }
 
 /* Whether the buffer is kept. */
@@ -111,8 +106,7 @@ static bool take(struct weir_qp *qp, uint32_t number) {
     if (qp->device->lengths[number] > qp->recv_bytes_max) {
         vqp_fail(qp);
     } else if (qp->early_count == 0 && qp->rq_seen != qp->rq_head) {
-        if (!place(qp, number))
-            vqp_fail(qp);
+        place(qp, number);
     } else if (qp->early_count < EFA_EARLY_MAX &&
                qp->device->early < qp->device->receives / EFA_EARLY_SHARE) {
         qp->device->early++;
@@ -177,8 +171,7 @@ static void place_early(struct weir_qp *qp) {
     qp->early_count--;
     qp->device->early--;
     memmove(&qp->early[0], &qp->early[1], qp->early_count * sizeof qp->early[0]);
-    if (!place(qp, number))
-        vqp_fail(qp);
+    place(qp, number);
     give_back(qp->device, number);
 }
 
@@ -193,8 +186,7 @@ int efa_post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr_id
     if (qp->rq_head - qp->rq_tail >= qp->rq_depth) {
         rc = WEIR_EAGAIN;
     } else {
-        qp->receives[qp->rq_head++ & qp->rq_mask] =
-            (struct efa_receive){.wr_id = wr_id, .buffer = buffer, .length = length};
+        kept_post(qp, wr_id, buffer);
         if (vqp_flushes(qp))
             vqp_news(qp);
         else

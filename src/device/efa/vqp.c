@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "efa.h"
-#include "power.h"
 
 /* ---- the table ---- */
 
@@ -37,46 +36,28 @@ static void table_remove(struct weir_device *device, const struct weir_qp *qp) {
 
 /* ---- create ---- */
 
-static size_t receives_bytes(const struct weir_qp *qp) {
-    return ((size_t)qp->rq_mask + 1) * sizeof *qp->receives;
-}
-
-static size_t late_bytes(const struct weir_qp *qp) {
-    return ((size_t)qp->sq_mask + 1) * sizeof *qp->late;
-}
-
 static void free_qp(struct weir_qp *qp) {
     const struct weir_env *env = &qp->device->env;
-    if (qp->receives != NULL)
-        env->ops->free(env->self, qp->receives, receives_bytes(qp));
-    if (qp->late != NULL)
-        env->ops->free(env->self, qp->late, late_bytes(qp));
-    env->ops->free(env->self, qp, sizeof *qp);
+    env->ops->free(env->self, qp, kept_bytes(qp));
 }
 
 static struct weir_qp *alloc_qp(struct weir_device *device, const struct weir_qp_options *options) {
     const struct weir_env *env = &device->env;
-    struct weir_qp *qp = env->ops->alloc(env->self, sizeof *qp);
+    struct weir_qp wanted = {.device = device};
+    kept_start(&wanted, options->rq_depth);
+    struct weir_qp *qp = env->ops->alloc(env->self, kept_bytes(&wanted));
     if (qp == NULL)
         return NULL;
-    qp->device = device;
+    *qp = wanted;
     qp->tag = options->tag;
     qp->recv_bytes_max = options->recv_bytes_max;
     qp->sq_depth = options->sq_depth;
-    qp->rq_depth = options->rq_depth;
-    qp->sq_mask = power_of_two(qp->sq_depth) - 1;
-    qp->rq_mask = power_of_two(qp->rq_depth + 1) - 1;
     qp->peer = EFA_NONE;
     qp->held = (struct efa_list){EFA_NONE, EFA_NONE};
-    qp->receives = env->ops->alloc(env->self, receives_bytes(qp));
-    qp->late = env->ops->alloc(env->self, late_bytes(qp));
     do
         env->ops->entropy(env->self, &qp->cookie, sizeof qp->cookie);
     while (qp->cookie == 0);
-    if (qp->receives != NULL && qp->late != NULL)
-        return qp;
-    free_qp(qp);
-    return NULL;
+    return qp;
 }
 
 /* An endpoint that is left, or gone, is followed by another one. */
@@ -99,6 +80,8 @@ int efa_qp_create(struct weir_device *device, const struct weir_qp_options *opti
     device_lock(device);
     struct efa_address own = {.cookie = qp->cookie};
     int rc = room(device);
+    if (rc == WEIR_OK)
+        rc = kept_reserve(device, device->owed + qp->rq_depth + qp->sq_depth);
     if (rc == WEIR_OK) {
         table_add(device, qp);
         own.index = qp->index;
@@ -241,7 +224,7 @@ bool vqp_flushes(const struct weir_qp *qp) {
 }
 
 static bool has_flushes(const struct weir_qp *qp) {
-    return qp->rq_seen != qp->rq_head || qp->late_tail != qp->late_head;
+    return qp->rq_seen != qp->rq_head || qp->late.first != EFA_NONE;
 }
 
 /* When the QP wants to be looked at again. UINT64_MAX: not by itself. */
@@ -365,6 +348,7 @@ int efa_qp_destroy(struct weir_qp *qp) {
     device->untold -= (uint32_t)(qp->tells_fatal + qp->tells_connected);
     forget_done(qp);
     receive_forget(qp);
+    kept_forget(qp);
     unlist_news(qp);
     unlist_restless(qp);
     unlist_finding(qp);
