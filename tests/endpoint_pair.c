@@ -65,7 +65,7 @@ static void endpoint_start(struct pair *p, uint32_t node) {
                                  .settled = settled_of,
                                  .self = n};
 
-    n->pile = (struct ep_pile){.papers = &n->papers, .count = 1};
+    n->pile = (struct ep_pile){.papers = n->papers, .count = 2, .qps = WEIR_QPS_MAX};
     n->rtt = (struct rtt){.measures = RTT_DOUBT}; /* answers are known to be quick */
     memcpy(options.instance_local, n->instance, WIRE_INSTANCE_SIZE);
     memcpy(options.instance_remote, p->nodes[!node].instance, WIRE_INSTANCE_SIZE);

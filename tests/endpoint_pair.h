@@ -54,7 +54,7 @@ struct pair_node {
     struct endpoint ep;
     struct rtt rtt;
     struct ep_pile pile;
-    struct ep_papers papers;
+    _Alignas(8) uint8_t papers[2][EP_PAPERS_BYTES(WEIR_QPS_MAX)];
     uint8_t instance[WIRE_INSTANCE_SIZE];
     uint64_t epoch_counter;
     struct wire_qp_set set;         /* what QPS_READY says */

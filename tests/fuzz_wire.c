@@ -148,8 +148,8 @@ static void drain(struct endpoint *ep, uint64_t now_ns) {
  * for a session, 2 the timer, 4 retired sessions drain, 8 a session breaks. */
 static void fuzz_conversation(const uint8_t *data, size_t size) {
     static struct endpoint ep;
-    static struct ep_papers papers;
-    struct ep_pile pile = {.papers = &papers, .count = 1};
+    static _Alignas(8) uint8_t papers[2][EP_PAPERS_BYTES(WEIR_QPS_MAX)];
+    struct ep_pile pile = {.papers = papers, .count = 2, .qps = WEIR_QPS_MAX};
     struct rtt rtt = {0};
     static struct wire_message message;
     uint64_t epochs = 0, now_ns = 0;

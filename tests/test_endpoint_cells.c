@@ -23,7 +23,7 @@ enum { MS = 1000000, OLD_REMOTE = 3, LIVE_REMOTE = 5, NEXT_REMOTE = 7, NEW_REMOT
 
 static struct endpoint ep;
 static struct rtt rtt;
-static struct ep_papers papers;
+static _Alignas(8) uint8_t papers[2][EP_PAPERS_BYTES(WEIR_QPS_MAX)];
 static struct ep_pile pile;
 static uint64_t epochs;
 static struct wire_qp_set set;
@@ -114,7 +114,7 @@ static void fresh(void) {
     memset(options.instance_remote, 'r', WIRE_INSTANCE_SIZE);
     epochs = 0;
     now_ns = 0;
-    pile = (struct ep_pile){.papers = &papers, .count = 1};
+    pile = (struct ep_pile){.papers = papers, .count = 2, .qps = WEIR_QPS_MAX};
     rtt = (struct rtt){.measures = RTT_DOUBT};
     endpoint_init(&ep, &options);
 }

@@ -34,7 +34,6 @@ struct step {
     uint64_t now_ns;
     struct ep_effect *effects;
     uint32_t effect_count;
-    uint32_t scratch_count;
 };
 
 /* ---- small parts ------------------------------------------------------- */
@@ -54,6 +53,26 @@ static void answered(struct step *s, struct rtt_pause *pause) {
     rtt_answered(s->ep->options.rtt, pause, s->now_ns);
 }
 
+static struct wire_qp_set *local_of(const struct endpoint *ep) {
+    return (struct wire_qp_set *)(void *)(ep->papers + 1);
+}
+
+static struct wire_qp_set *remote_of(const struct endpoint *ep) {
+    const uint32_t qps = ep->options.pile->qps;
+
+    return (struct wire_qp_set *)(void *)((uint8_t *)local_of(ep) + EP_SET_BYTES(qps));
+}
+
+static uint8_t *hello_of(const struct endpoint *ep, struct ep_papers *papers) {
+    return (uint8_t *)(papers + 1) + 2 * EP_SET_BYTES(ep->options.pile->qps);
+}
+
+/* Of more QPs than there are here, those are left out. */
+static void set_keep(const struct endpoint *ep, struct wire_qp_set *to,
+                     const struct wire_qp_set *from) {
+    memcpy(to, from, EP_SET_BYTES(ep->options.pile->qps));
+}
+
 static void papers_take(struct endpoint *ep) {
     struct ep_pile *pile = ep->options.pile;
 
@@ -63,14 +82,15 @@ static void papers_take(struct endpoint *ep) {
         pile->free = ep->papers->next;
     } else {
         assert(pile->fresh < pile->count);
-        ep->papers = &pile->papers[pile->fresh++];
+        ep->papers = (struct ep_papers *)(void *)((uint8_t *)pile->papers +
+                                                  pile->fresh++ * EP_PAPERS_BYTES(pile->qps));
     }
 }
 
-static void papers_give(struct endpoint *ep) {
-    ep->papers->next = ep->options.pile->free;
-    ep->options.pile->free = ep->papers;
-    ep->papers = NULL;
+static void papers_give(struct endpoint *ep, struct ep_papers **papers) {
+    (*papers)->next = ep->options.pile->free;
+    ep->options.pile->free = *papers;
+    *papers = NULL;
 }
 
 static void state_set(struct step *s, enum ep_state state) {
@@ -105,16 +125,14 @@ static void address_message(const struct endpoint *ep, struct wire_message *mess
 
 /* Sends a message without a QP set. */
 static struct ep_effect *send_small(struct step *s, struct wire_message *message) {
-    uint8_t *out = s->ep->scratch[s->scratch_count++];
     struct ep_effect *e = effect(s, EP_DO_SEND);
     int error;
 
-    assert(s->scratch_count <= EP_SCRATCH_COUNT);
     address_message(s->ep, message);
-    error = wire_encode(message, out, sizeof(s->ep->scratch[0]), &e->length);
+    error = wire_encode(message, e->own.small, sizeof(e->own.small), &e->length);
     assert(error == WEIR_OK);
     (void)error;
-    e->data = out;
+    e->data = e->own.small;
     return e;
 }
 
@@ -145,14 +163,14 @@ static struct ep_effect *send_settle(struct step *s) {
     return send_small(s, &m);
 }
 
-static void send_hello(struct step *s, struct ep_hello *hello) {
+static void send_hello(struct step *s, struct ep_papers *papers) {
     struct ep_effect *e = effect(s, EP_DO_SEND);
 
-    e->data = hello->bytes;
-    e->length = hello->length;
-    e->retransmit = hello->sent;
-    e->attempt = hello != &s->ep->hello_live;
-    hello->sent = true;
+    e->data = hello_of(s->ep, papers);
+    e->length = papers->length;
+    e->retransmit = papers->sent;
+    e->attempt = papers != s->ep->papers_live;
+    papers->sent = true;
 }
 
 /* Builds what next says of itself from now on: HELLO, or HELLO_ACK once bound. */
@@ -161,14 +179,14 @@ static void hello_build(struct step *s) {
     const struct ep_session *next = &ep->sessions[ep->next];
     struct wire_message m = {.type = next->epoch_remote == 0 ? WIRE_HELLO : WIRE_HELLO_ACK,
                              .epoch = next->epoch,
-                             .echo = next->epoch_remote,
-                             .qps = ep->papers->local};
+                             .echo = next->epoch_remote};
     int error;
 
+    set_keep(ep, &m.qps, local_of(ep));
     address_message(ep, &m);
-    ep->papers->hello.sent = false;
-    error = wire_encode(&m, ep->papers->hello.bytes, sizeof(ep->papers->hello.bytes),
-                        &ep->papers->hello.length);
+    ep->papers->sent = false;
+    error = wire_encode(&m, hello_of(ep, ep->papers), EP_HELLO_BYTES(ep->options.pile->qps),
+                        &ep->papers->length);
     assert(error == WEIR_OK);
     (void)error;
 }
@@ -227,10 +245,11 @@ static void retire(struct step *s, uint32_t session) {
     if (session == ep->next) {
         ep->next = EP_SESSION_NONE;
         ep->probe_due = false;
-        papers_give(ep);
+        papers_give(ep, &ep->papers);
     }
     if (session == ep->live) {
         ep->live = EP_SESSION_NONE;
+        papers_give(ep, &ep->papers_live);
         rtt_silence(&ep->probe);
     }
 }
@@ -314,7 +333,7 @@ static void attempt_refuse(struct step *s, uint64_t epoch_remote, int error) {
     want_fail(s, error, error == WEIR_EREFUSED ? error : 0);
 }
 
-/* Binds next to ep->papers->remote. */
+/* Binds next to the remote's set. */
 static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state state, bool cross) {
     struct endpoint *ep = s->ep;
     struct wire_agreed agreed;
@@ -323,13 +342,13 @@ static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state st
     ep->sessions[ep->next].epoch_remote = epoch_remote;
     ep->remote_seen = epoch_remote;
     rtt_silence(&ep->attempt);
-    if (wire_qp_set_negotiate(&ep->papers->local, &ep->papers->remote, &agreed) != WEIR_OK) {
+    if (wire_qp_set_negotiate(local_of(ep), remote_of(ep), &agreed) != WEIR_OK) {
         attempt_refuse(s, epoch_remote, WEIR_EREFUSED);
         return;
     }
     hello_build(s);
     struct ep_effect *e = effect_session(s, EP_DO_CONNECT, ep->next);
-    e->remote = &ep->papers->remote;
+    e->remote = remote_of(ep);
     e->agreed = agreed;
     e->crossing = cross;
     state_set(s, state);
@@ -341,7 +360,7 @@ static void probe_start(struct step *s) {
     const bool asked = ep->probe.next_ns != UINT64_MAX;
 
     ep->probe_due = false;
-    send_hello(s, &ep->hello_live);
+    send_hello(s, ep->papers_live);
     pause_start(s, &ep->probe);
     if (asked)
         ep->probe.said_ns = UINT64_MAX; /* said twice: no measure */
@@ -355,8 +374,10 @@ static void attempt_up(struct step *s) {
     ep->live = ep->next;
     ep->next = EP_SESSION_NONE;
     ep->sessions[ep->live].state = EP_SESSION_LIVE;
-    ep->hello_live = ep->papers->hello;
-    papers_give(ep);
+    if (old != EP_SESSION_NONE)
+        papers_give(ep, &ep->papers_live);
+    ep->papers_live = ep->papers;
+    ep->papers = NULL;
     ep->want = false;
     ep->want_reason = 0;
     ep->given_up = 0;
@@ -445,11 +466,11 @@ static void act_answer(struct step *s) {
         return;
     }
     ep->answer_epoch = s->message->epoch;
-    ep->papers->remote = s->message->qps;
+    set_keep(ep, remote_of(ep), &s->message->qps);
 }
 
 static void act_cross(struct step *s) {
-    s->ep->papers->remote = s->message->qps;
+    set_keep(s->ep, remote_of(s->ep), &s->message->qps);
     attempt_bind(s, s->message->epoch, EP_ACCEPTING, true);
 }
 
@@ -461,11 +482,11 @@ static void act_renew(struct step *s) {
 
 static void act_reack(struct step *s) {
     s->ep->attempt.said_ns = UINT64_MAX; /* said twice: no measure */
-    send_hello(s, &s->ep->papers->hello);
+    send_hello(s, s->ep->papers);
 }
 
 static void act_relive(struct step *s) {
-    send_hello(s, &s->ep->hello_live);
+    send_hello(s, s->ep->papers_live);
 }
 
 /* Whether all our sessions up to epoch are over, so that SETTLE can be said. */
@@ -493,7 +514,7 @@ static void act_refuse(struct step *s) {
 
 static void act_join(struct step *s) {
     answered(s, &s->ep->attempt);
-    s->ep->papers->remote = s->message->qps;
+    set_keep(s->ep, remote_of(s->ep), &s->message->qps);
     attempt_bind(s, s->message->epoch, EP_JOINING, false);
 }
 
@@ -530,7 +551,7 @@ static void act_probe(struct step *s) {
  * the connection that carried the message is lost. */
 static void act_repeat(struct step *s) {
     if (s->ep->put_off || s->event->unheard) {
-        send_hello(s, &s->ep->papers->hello);
+        send_hello(s, s->ep->papers);
         /* The measure begins anew: an answer to the first one was lost with its connection. */
         if (s->ep->attempt.said_ns != UINT64_MAX)
             s->ep->attempt.said_ns = s->now_ns;
@@ -661,10 +682,10 @@ static void act_settled(struct step *s) {
     ep->settle_done = epoch;
     if (epoch == ep->settle_asked)
         rtt_silence(&ep->settle);
-    ep->settled = s->message->settled;
     e = effect(s, EP_DO_SETTLED);
     e->epoch = epoch;
-    e->settled = &ep->settled;
+    e->own.said = s->message->settled;
+    e->settled = &e->own.said;
 }
 
 static void act_dead(struct step *s) {
@@ -685,16 +706,16 @@ static void act_offer(struct step *s) {
     struct endpoint *ep = s->ep;
 
     assert(s->event->session == ep->next);
-    ep->papers->local = *s->event->local;
+    set_keep(ep, local_of(ep), s->event->local);
     hello_build(s);
-    send_hello(s, &ep->papers->hello);
+    send_hello(s, ep->papers);
     pause_start(s, &ep->attempt);
     state_set(s, EP_OFFERED);
 }
 
 static void act_accept(struct step *s) {
     assert(s->event->session == s->ep->next);
-    s->ep->papers->local = *s->event->local;
+    set_keep(s->ep, local_of(s->ep), s->event->local);
     attempt_bind(s, s->ep->answer_epoch, EP_ACCEPTING, false);
 }
 
@@ -708,7 +729,7 @@ static void act_noqps(struct step *s) {
     assert(s->event->session == ep->next);
     ep->sessions[ep->next].state = EP_SESSION_FREE;
     ep->next = EP_SESSION_NONE;
-    papers_give(ep);
+    papers_give(ep, &ep->papers);
     state_set(s, EP_NONE);
     if (endpoint_may_pass(error)) {
         if (answering)
@@ -734,7 +755,7 @@ static void act_joined(struct step *s) {
 static void act_served(struct step *s) {
     assert(s->event->session == s->ep->next);
     s->ep->sessions[s->ep->next].connected = true;
-    send_hello(s, &s->ep->papers->hello);
+    send_hello(s, s->ep->papers);
     pause_start(s, &s->ep->attempt);
     state_set(s, EP_CONFIRM);
 }
@@ -782,14 +803,14 @@ static void act_tick(struct step *s) {
     } else if (s->now_ns >= ep->attempt_deadline_ns) {
         attempt_end(s);
     } else if (s->now_ns >= ep->attempt.next_ns) {
-        send_hello(s, &ep->papers->hello);
+        send_hello(s, ep->papers);
         rtt_say_again(ep->options.rtt, &ep->attempt, s->now_ns);
     }
     if (s->now_ns >= ep->probe.next_ns) {
         if (s->now_ns >= ep->probe_end_ns) {
             rtt_silence(&ep->probe);
         } else {
-            send_hello(s, &ep->hello_live);
+            send_hello(s, ep->papers_live);
             rtt_say_again(ep->options.rtt, &ep->probe, s->now_ns);
         }
     }

@@ -39,9 +39,8 @@
 #include "wire.h"
 
 enum {
-    EP_SESSIONS = 8,     /* entries: live + next + draining */
-    EP_EFFECTS_MAX = 16, /* most effects of one step; asserted */
-    EP_SCRATCH_COUNT = 4 /* most small messages of one step; asserted */
+    EP_SESSIONS = 8,    /* entries: live + next + draining */
+    EP_EFFECTS_MAX = 16 /* most effects of one step; asserted */
 };
 
 #define EP_SESSION_NONE UINT32_MAX
@@ -115,26 +114,36 @@ struct ep_effect {
     uint64_t epoch;                     /* ours of session's session; SETTLED: see there */
     uint64_t epoch_remote;              /* CONNECT, UP; RETIRE: 0 when it was never bound */
     struct wire_agreed agreed;          /* CONNECT */
+    union {
+        uint8_t small[WIRE_SETTLED_SIZE]; /* what data points to, of a message without a QP set; */
+        struct wire_settled said;         /* what settled points to */
+    } own;
 };
 
-/* The papers of an attempt; an endpoint without one needs none. Taken when it starts, given back
- * when it ends; the last one given back is taken first, so as many are ever written as attempts
- * were under way at once. */
-struct ep_hello {
-    bool sent;
-    uint32_t length;
-    uint8_t bytes[WIRE_HELLO_SIZE_MAX];
-};
+/* The papers of an attempt, and of the live session; an endpoint without these needs none. Taken
+ * when an attempt starts, given back when it, or the session that it became, ends; the last one
+ * given back is taken first, so few more are ever written than sessions were live at once. Behind
+ * each lies what its size depends on the number of QPs of: what QPS_READY said, until bound; the
+ * remote's set, once bound or being answered, as far as QPs of it can be used; and the bytes. */
 struct ep_papers {
-    struct ep_papers *next;    /* of those that are free */
-    struct wire_qp_set local;  /* until bound */
-    struct wire_qp_set remote; /* once bound or being answered */
-    struct ep_hello hello;     /* HELLO until bound, then HELLO_ACK */
+    struct ep_papers *next; /* of those that are free */
+    bool sent;
+    uint32_t length; /* of HELLO until bound, then of HELLO_ACK */
 };
+#define EP_SET_BYTES(count) (offsetof(struct wire_qp_set, qps) + (count) * sizeof(struct wire_qp))
+#define EP_HELLO_BYTES(count)                                                                      \
+    (WIRE_HELLO_SIZE_MAX - (WEIR_QPS_MAX - (count)) * (4 + (size_t)WEIR_QP_BLOB_MAX))
+#define EP_PAPERS_BYTES(count)                                                                     \
+    (sizeof(struct ep_papers) + 2 * EP_SET_BYTES(count) +                                          \
+     ((EP_HELLO_BYTES(count) + 7) & ~(size_t)7))
+_Static_assert(offsetof(struct wire_qp_set, qps) % 8 == 0 && sizeof(struct wire_qp) % 8 == 0,
+               "the parts are aligned");
 struct ep_pile {
-    struct ep_papers *papers; /* count of them: one for each endpoint. From fresh on: never used */
+    void *papers; /* count of EP_PAPERS_BYTES(qps): two for each endpoint. From fresh on: never
+                   * used */
     struct ep_papers *free;
     uint32_t fresh, count;
+    uint32_t qps; /* that QPS_READY says at most */
 };
 
 struct ep_options {
@@ -210,10 +219,8 @@ struct endpoint {
 
     uint64_t stale; /* messages ignored: counts */
 
-    struct ep_papers *papers;   /* of next */
-    struct ep_hello hello_live; /* of live: HELLO_ACK */
-    uint8_t scratch[EP_SCRATCH_COUNT][WIRE_SETTLED_SIZE];
-    struct wire_settled settled; /* behind EP_DO_SETTLED */
+    struct ep_papers *papers;      /* of next */
+    struct ep_papers *papers_live; /* of live */
 };
 
 /* ---- use --------------------------------------------------------------- */

@@ -53,8 +53,9 @@ static void layout(weir_engine *e, struct carver *c) {
     e->found_memory = carve(c, 1, found_bytes(o));
     e->parts = carve(c, (size_t)o->peers_max * WINDOW_SIZE, sizeof(struct parts));
     e->watch_notes = carve(c, o->peers_max, sizeof(struct watch_notes));
-    e->pile.papers = carve(c, o->peers_max, sizeof(struct ep_papers));
-    e->pile.count = o->peers_max;
+    e->pile.count = 2 * o->peers_max;
+    e->pile.qps = o->qp_count;
+    e->pile.papers = carve(c, e->pile.count, EP_PAPERS_BYTES(o->qp_count));
     e->visitors_max = o->peers_max < VISITORS ? VISITORS : e->peers_mask + 1;
     e->visitors = carve(c, e->visitors_max, sizeof(struct visitor));
     e->pasts = carve(c, o->peers_max, sizeof(struct past));
