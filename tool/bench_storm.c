@@ -128,10 +128,14 @@ static uint64_t minus(uint64_t a, uint64_t b) {
     return a > b ? a - b : 0; /* what was given back since is no growth */
 }
 
+/* What is free in the heap is given back before, which could be there, or not: engine and heap
+ * together are what the process has. */
 static struct memory memory_now(void) {
-    struct mallinfo2 heap = mallinfo2();
+    struct mallinfo2 heap;
 
-    return (struct memory){.engine = minus(status_bytes("RssAnon"), heap.uordblks + heap.fordblks),
+    malloc_trim(0);
+    heap = mallinfo2();
+    return (struct memory){.engine = minus(status_bytes("RssAnon"), heap.uordblks),
                            .heap = heap.uordblks,
                            .segment = memfd_bytes()};
 }
