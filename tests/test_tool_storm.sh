@@ -52,6 +52,14 @@ dialled() {
     storm --peers 150 --dial --most-resent 1000 && judge 'r["options"]["dial"] is True' \
         'r["options"]["most-resent"] == 1000'
 }
+# Writes to one peer, when all are there; and none by default.
+busy() {
+    storm --peers 1,20 --seconds 0.2 && judge 'all(row["writes_per_s"] > 0 for row in rows)' \
+        'r["options"]["seconds"] == 0.2' &&
+        test "$(grep -c '^ *[1-9][0-9]* writes of 8 bytes a second, to one of them$' "$dir/table")" -eq 2 &&
+        storm --peers 20 --dial --seconds 0.2 && judge 'rows[0]["writes_per_s"] > 0' &&
+        storm --peers 2 && judge '"writes_per_s" not in rows[0]' && ! grep writes "$dir/table"
+}
 # As many processes as it takes, when a process has few descriptors.
 crowded() (
     ulimit -n 400 || exit 0
@@ -146,6 +154,7 @@ crowd_killed() {
     ended 'was killed by signal 9'
 }
 wrong() {
+    refused bench storm --seconds 0 || return 1
     for list in 0 -1 20001 x 1,,2 1, ,1 1K '1 2' 1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8; do
         refused_as "--peers $list: not up to 16 whole numbers" bench storm --peers "$list" ||
             return 1
@@ -166,6 +175,7 @@ wrong_world() {
 check B7_storms_of_several_sizes several
 check B7_a_storm_that_the_target_calls dialled
 check B7_a_storm_from_several_processes crowded
+check B7_a_busy_peer_beside_those_of_a_storm busy
 check B7_a_storm_has_a_row_for_each_size table
 if command -v prlimit >/dev/null; then
     check B7_peers_that_fail_are_told_with_their_reason starved

@@ -12,7 +12,11 @@
  *
  * The target's memory is divided by its peers: that of the engine (private memory that is not
  * the heap's: pages that were mapped when it was opened), of the heap (which is the device's: after
- * opening nobody else allocates), and of the segments (memfds that the device shares). */
+ * opening nobody else allocates), and of the segments (memfds that the device shares).
+ *
+ * With --seconds the target then writes to one of the crowd, and all others are idle.
+ *
+ * The file is long because both sides, and who measures them, share the board. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <inttypes.h>
@@ -26,6 +30,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "busy.h"
 #include "crew.h"
 #include "diagnose.h"
 #include "host.h"
@@ -67,7 +72,11 @@ struct side {
 /* Shared by all. */
 struct board {
     atomic_uint_fast64_t go_ns;
+    atomic_bool counted; /* all are up: what it has cost is read, and the writes begin */
+    atomic_bool written; /* these are over */
     atomic_bool done;
+    struct busy_memory busy; /* of the one that is written */
+    double busy_per_s;
     char address[WEIR_ADDRESS_MAX]; /* the target's */
     struct side target;
     struct side crowds[CROWDS_MAX];
@@ -268,6 +277,22 @@ static int target_calls(const struct storm *storm, weir_engine *engine, struct c
     return 0;
 }
 
+/* To one of the crowd, where that is wanted; until the crowd is to stop. */
+static int target_writes(const struct storm *storm, weir_engine *engine) {
+    struct board *board = storm->board;
+    uint64_t ns = (uint64_t)(storm->options->seconds * 1e9);
+
+    if (ns > 0 && busy_write(engine, &board->busy, ns, &board->busy_per_s) != 0)
+        return -1;
+    atomic_store(&board->written, true);
+    while (!atomic_load(&board->done)) {
+        if (host_interrupted())
+            return complain("interrupted");
+        weir_engine_wait(engine, WAIT_NS);
+    }
+    return 0;
+}
+
 /* callees: NULL when the crowd calls. */
 static int target_meets(const struct storm *storm, struct crew *crew, weir_engine *engine,
                         struct callee *callees) {
@@ -283,7 +308,7 @@ static int target_meets(const struct storm *storm, struct crew *crew, weir_engin
     cpu = host_cpu_ns();
     if (callees != NULL && target_calls(storm, engine, callees) != 0)
         return -1;
-    while (!atomic_load(&storm->board->done)) {
+    while (!atomic_load(&storm->board->counted)) {
         if (host_interrupted())
             return complain("interrupted");
         weir_engine_wait(engine, WAIT_NS);
@@ -291,6 +316,8 @@ static int target_meets(const struct storm *storm, struct crew *crew, weir_engin
     }
     side->cpu_ns = host_cpu_ns() - cpu;
     side->memory = memory_since(before);
+    if (target_writes(storm, engine) != 0)
+        return -1;
     if (callees != NULL) {
         count_calls(engine, side, callees, count);
         first = callees[0].peer;
@@ -367,6 +394,8 @@ static int crowd_open(struct crowd *crowd) {
             weir_engine_address(engine, address, WEIR_ADDRESS_MAX) != 0)
             return complain("an engine without a descriptor or an address");
     }
+    if (crowd->first == 0 && crowd->storm->options->seconds > 0)
+        return busy_allocate(crowd->visitors[0].engine, &crowd->storm->board->busy);
     return 0;
 }
 
@@ -380,11 +409,11 @@ static void serve_due(struct crowd *crowd, uint64_t now, uint64_t *first_out) {
     }
 }
 
-static int serve_all(struct crowd *crowd) {
+static int serve_until(struct crowd *crowd, const atomic_bool *end) {
     struct epoll_event events[BATCH];
     uint64_t first = 0; /* the earliest that is due, or earlier */
 
-    while (!atomic_load(&crowd->storm->board->done)) {
+    while (!atomic_load(end)) {
         uint64_t now = host_now_ns(), pause;
         int count;
         if (host_interrupted())
@@ -415,9 +444,11 @@ static int crowd_meets(struct crowd *crowd) {
             return -1;
         serve(crowd, visitor);
     }
-    if (serve_all(crowd) != 0)
+    if (serve_until(crowd, &storm->board->counted) != 0)
         return -1;
     crowd->side->cpu_ns = host_cpu_ns() - cpu;
+    if (serve_until(crowd, &storm->board->done) != 0)
+        return -1;
     for (uint32_t i = 0; i < crowd->count; i++) {
         struct visitor *visitor = &crowd->visitors[i];
         if (!storm->options->dial)
@@ -456,6 +487,7 @@ struct row {
         double cpu_ns, target_cpu_ns, sent, resent, stale;
     } each; /* handshake */
     struct memory memory;
+    double busy_per_s; /* writes to one peer; 0: there were none */
 };
 
 static uint32_t crowds_of(const struct storm *storm) {
@@ -520,6 +552,23 @@ static int wait_stage(struct storm *storm, struct crew *crew, enum crew_stage st
     return 0;
 }
 
+/* Until the target has written for as long as it was to. */
+static int wait_written(struct storm *storm) {
+    uint64_t until =
+        host_now_ns() + PATIENCE_NS + (uint64_t)(storm->options->seconds * (double)NS_PER_S);
+
+    atomic_store(&storm->board->counted, true);
+    while (!atomic_load(&storm->board->written)) {
+        if (look(storm) != 0)
+            return -1;
+        if (host_now_ns() >= until)
+            return complain("bench storm: the writes to one peer do not end");
+        host_sleep_on(-1, -1, LOOK_NS);
+    }
+    atomic_store(&storm->board->done, true);
+    return 0;
+}
+
 static int measure(struct storm *storm) {
     struct crew *target = &storm->target, *crowds = &storm->crowds;
 
@@ -531,9 +580,8 @@ static int measure(struct storm *storm) {
     atomic_store(&storm->board->go_ns, host_now_ns());
     crew_open(target, CREW_GO);
     crew_open(crowds, CREW_GO);
-    if (wait_up(storm) != 0)
+    if (wait_up(storm) != 0 || wait_written(storm) != 0)
         return -1;
-    atomic_store(&storm->board->done, true);
     if (wait_stage(storm, target, CREW_DONE) != 0 || wait_stage(storm, crowds, CREW_DONE) != 0)
         return -1;
     crew_open(target, CREW_LEAVE);
@@ -557,7 +605,8 @@ static void sum_up(const struct storm *storm, struct row *row) {
     uint32_t calling = 0, up, gone, called;
     double each;
 
-    *row = (struct row){.peers = storm->peers, .memory = target->memory};
+    *row = (struct row){
+        .peers = storm->peers, .memory = target->memory, .busy_per_s = board->busy_per_s};
     add_side(row, target, &row->each.target_cpu_ns);
     for (uint32_t i = 0; i < crowds_of(storm); i++) {
         uint64_t ns = atomic_load(&board->crowds[i].last_up_ns);
@@ -609,6 +658,9 @@ static void print_row(FILE *out, const struct row *row) {
     fprintf(out, " %6s", kib_text(row->memory.engine, row->peers, text));
     fprintf(out, " %6s", kib_text(row->memory.heap, row->peers, text));
     fprintf(out, " %7s\n", kib_text(row->memory.segment, row->peers, text));
+    if (row->busy_per_s > 0)
+        fprintf(out, "%6s %.0f writes of %d bytes a second, to one of them\n", "", row->busy_per_s,
+                BUSY_BYTES);
     fflush(out);
 }
 
@@ -632,16 +684,20 @@ static json_t *failures_json(const struct row *row) {
 
 static json_t *row_json(const struct row *row) {
     double peers = row->peers;
+    json_t *json;
 
-    return json_pack(
-        "{s:i, s:i, s:i, s:o, s:f, s:f, s:{s:f, s:f}, s:f, s:f, s:f, s:{s:f, s:f, s:f}}", "peers",
-        (int)row->peers, "up", (int)row->up, "failed", (int)row->failed, "failures",
-        failures_json(row), "seconds", row->seconds, "handshakes_per_s", row->up / row->seconds,
-        "cpu_ns_per_handshake", "crowd", row->each.cpu_ns, "target", row->each.target_cpu_ns,
-        "sent_per_handshake", row->each.sent, "resent_per_handshake", row->each.resent,
-        "stale_per_handshake", row->each.stale, "memory_bytes_per_peer", "engine",
-        (double)row->memory.engine / peers, "heap", (double)row->memory.heap / peers, "segment",
-        (double)row->memory.segment / peers);
+    json =
+        json_pack("{s:i, s:i, s:i, s:o, s:f, s:f, s:{s:f, s:f}, s:f, s:f, s:f, s:{s:f, s:f, s:f}}",
+                  "peers", (int)row->peers, "up", (int)row->up, "failed", (int)row->failed,
+                  "failures", failures_json(row), "seconds", row->seconds, "handshakes_per_s",
+                  row->up / row->seconds, "cpu_ns_per_handshake", "crowd", row->each.cpu_ns,
+                  "target", row->each.target_cpu_ns, "sent_per_handshake", row->each.sent,
+                  "resent_per_handshake", row->each.resent, "stale_per_handshake", row->each.stale,
+                  "memory_bytes_per_peer", "engine", (double)row->memory.engine / peers, "heap",
+                  (double)row->memory.heap / peers, "segment", (double)row->memory.segment / peers);
+    if (json != NULL && row->busy_per_s > 0)
+        json_object_set_new(json, "writes_per_s", json_real(row->busy_per_s));
+    return json;
 }
 
 /* "WEIR_EMFILE (12), WEIR_ECONNECT (3)". */

@@ -130,6 +130,8 @@ static const struct entry entries[] = {
      AT(seconds), 10, 3600},
     {"seconds", "T", "how long to measure, alone and together [1]", KIND_REAL, ON(CMD_INCAST),
      AT(seconds), 10, 3600},
+    {"seconds", "T", "how long the one then writes to one peer [not at all]", KIND_REAL,
+     ON(CMD_STORM), AT(seconds), 10, 3600},
     {"threads", "N", "threads that submit, on one engine [1]", KIND_COUNT, ON_MANY, AT(threads), 1,
      64},
     {"memory", "shared|own", "allocated by weir, or registered memory [shared]", KIND_MEMORY,
@@ -401,6 +403,8 @@ static int entry_take(const struct entry *entry, const char *text, struct option
 }
 
 static double default_seconds(enum command command) {
+    if (command == CMD_STORM)
+        return 0;
     if (command == CMD_SWEEP)
         return 0.5;
     return command == CMD_PACE || command == CMD_FAULTS || command == CMD_INCAST ? 1 : 2;
