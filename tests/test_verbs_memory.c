@@ -17,6 +17,7 @@
 #include "verbs_fake.h"
 
 #include "device.h"
+#include "memlock.h"
 #include "os.h"
 
 static uint8_t bytes[64];

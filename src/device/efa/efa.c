@@ -14,12 +14,27 @@
 
 #include "efa.h"
 #include "fork.h"
+#include "memlock.h"
 #include "pages.h"
 
 /* ---- what it can do ---- */
 
 static uint32_t smaller(uint64_t a, uint64_t b) {
     return (uint32_t)(a < b ? a : b);
+}
+
+static uint32_t rx_depth(const struct fi_info *info) {
+    return smaller(info->rx_attr->size, EFA_DEPTH_MAX);
+}
+
+static uint64_t buffers_bytes(uint32_t depth, uint32_t receives) {
+    return pages_round((uint64_t)(depth + receives) * EFA_BUFFER_BYTES);
+}
+
+/* What may be pinned beside so much, which the device pins itself. */
+static uint64_t left_besides(uint64_t own) {
+    uint64_t left = memlock_left();
+    return left == UINT64_MAX ? left : left > own ? left - own : 0;
 }
 
 static void fill_caps(const struct efa_choice *choice, struct weir_device_caps *caps) {
@@ -38,7 +53,7 @@ static void fill_caps(const struct efa_choice *choice, struct weir_device_caps *
         .isolates = true,
         .mr_anywhere = true,
         .pins = true,
-        .pin_bytes_left = UINT64_MAX,
+        .pin_bytes_left = left_besides(buffers_bytes(depth, rx_depth(info))),
     };
     /* The two fabrics do not understand each other. */
     size_t length = strlen(info->fabric_attr->name);
@@ -79,8 +94,7 @@ static int efa_probe(struct weir_device_caps *caps_out) {
 
 static int open_buffers(struct weir_device *device) {
     const struct weir_env *env = &device->env;
-    device->buffers_bytes =
-        pages_round((uint64_t)(device->depth + device->receives) * EFA_BUFFER_BYTES);
+    device->buffers_bytes = buffers_bytes(device->depth, device->receives);
     device->buffers = pages_map(device->buffers_bytes);
     device->ops = env->ops->alloc(env->self, device->depth * sizeof *device->ops);
     if (device->buffers == NULL || device->ops == NULL ||
@@ -95,7 +109,7 @@ static int open_buffers(struct weir_device *device) {
     int rc = fi_mr_reg(device->domain, device->buffers, device->buffers_bytes,
                        is_direct ? FI_RECV : FI_RECV | FI_SEND, 0, 0, 0, &device->buffers_mr, NULL);
     if (rc != 0)
-        return fabric_error(rc);
+        return efa_pin_error(fabric_error(rc), device->buffers_bytes);
     device->buffers_desc = fi_mr_desc(device->buffers_mr);
     return receives_open(device);
 }
@@ -184,7 +198,7 @@ static int efa_open(const struct weir_env *env, struct weir_device **device_out)
     device->library = library;
     device->choice = choice;
     device->depth = smaller(choice.info->tx_attr->size, EFA_DEPTH_MAX);
-    device->receives = smaller(choice.info->rx_attr->size, EFA_DEPTH_MAX);
+    device->receives = rx_depth(choice.info);
     device->cq_fd = device->epoll_fd = device->event_fd = device->server.wake_fd = -1;
     device->next_ns = device->restless_ns = device->stops_ns = UINT64_MAX;
     pthread_mutex_init(&device->mutex, NULL);

@@ -546,6 +546,8 @@ void efa_server_wake(struct weir_device *device);
 
 /* ---- memory.c: any thread, without the device's mutex ---- */
 
+/* What a registration of so much that has failed says: EMEMLOCK, or the error itself. */
+int efa_pin_error(int error, uint64_t length);
 int efa_mr_register(struct weir_device *device, void *base, uint64_t length, uint32_t access,
                     struct weir_mr *mr_out);
 int efa_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access,

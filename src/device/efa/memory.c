@@ -7,15 +7,23 @@
  * was closed is touched by nobody any more (ibv_dereg_mr(3)), so that a release is over when that
  * is. Owns nothing: the tables are regions.h's. */
 #include "efa.h"
+#include "memlock.h"
+
+/* A driver says ENOMEM where RLIMIT_MEMLOCK is in the way. */
+int efa_pin_error(int error, uint64_t length) {
+    return error == WEIR_ENOMEM && length > memlock_left() ? WEIR_EMEMLOCK : error;
+}
 
 int efa_mr_register(struct weir_device *device, void *base, uint64_t length, uint32_t access,
                     struct weir_mr *mr_out) {
-    return fabric_register(&device->memory, base, length, access, mr_out);
+    int rc = fabric_register(&device->memory, base, length, access, mr_out);
+    return efa_pin_error(rc, length);
 }
 
 int efa_mr_allocate(struct weir_device *device, uint64_t length, uint32_t access,
                     struct weir_mr *mr_out) {
-    return fabric_allocate(&device->memory, length, access, mr_out);
+    int rc = fabric_allocate(&device->memory, length, access, mr_out);
+    return efa_pin_error(rc, length);
 }
 
 int efa_mr_release(struct weir_device *device, const struct weir_mr *mr) {

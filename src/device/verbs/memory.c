@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "memlock.h"
 #include "pages.h"
 #include "verbs.h"
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "fork.h"
+#include "memlock.h"
 #include "verbs.h"
 
 /* A device that pins its queues, too, pins about as much in open; it does not say how much. */

@@ -14,7 +14,6 @@
  *   sigpipe.c   signals that providers raise   inherit.c what children must not have
  *   cq.c        CQs, and who has room in them
  *   watch.c     devices that are removed
- *   memlock.c   how much may be pinned
  *
  * One protection domain, completion channel and (where the device has them, and they are large
  * enough) shared receive queue a device, and as many CQs as the QPs need. Invariants:
@@ -513,12 +512,6 @@ void poll_forget(struct weir_device *device, const struct weir_qp *qp);
 /* A descriptor that is readable when there may be news; -1: none. */
 int watch_open(const struct ibv_context *context);
 bool watch_sees_removal(struct weir_device *device);
-
-/* memlock.c */
-/* Bytes that may be pinned still; UINT64_MAX: any. */
-uint64_t memlock_left(void);
-/* The same of a limit, and the text of /proc/PID/status and uid_map. */
-uint64_t memlock_left_of(uint64_t limit, const char *status, const char *uid_map);
 
 /* memory.c */
 /* Gives all regions back to the provider; allocated memory stays mapped until it is released.

@@ -4,6 +4,8 @@
  * already (VmPin) against it, and says ENOMEM. A capability in a user namespace of its own does
  * not count. */
 #define _GNU_SOURCE
+#include "memlock.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +14,6 @@
 #include <unistd.h>
 
 #include "fork.h"
-#include "verbs.h"
 
 enum { CAP_IPC_LOCK_BIT = 14 };
 
