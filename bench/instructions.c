@@ -6,6 +6,8 @@
  *
  *   instructions KIND COUNT      KIND: write8, write4k, segment8, notify8, message8, messages8,
  *                                      message4k, loan8, loan1m
+ *
+ * With the name of a device behind, over that instead of shm.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -137,9 +139,9 @@ static void run_batches(struct pair *pair, long count) {
 
 int main(int argc, char **argv) {
     bool serial = argc == 4 && strcmp(argv[3], "serial") == 0;
-    if (argc != 3 && !serial) {
+    if (argc != 3 && argc != 4) {
         fputs("usage: instructions write8|write4k|segment8|notify8|message8|messages8|message4k|"
-              "loan8|loan1m COUNT [serial]\n",
+              "loan8|loan1m COUNT [serial|DEVICE]\n",
               stderr);
         return 2;
     }
@@ -147,6 +149,7 @@ int main(int argc, char **argv) {
     struct pair pair;
     weir_engine_options engine = WEIR_ENGINE_OPTIONS_INIT;
     engine.flags = serial ? WEIR_ENGINE_SERIAL : 0;
+    engine.device = argc == 4 && !serial ? argv[3] : NULL;
     open_pair(&pair, &engine);
     weir_segment segments[SEGMENTS];
     for (size_t i = 0; i < SEGMENTS; i++)

@@ -97,6 +97,47 @@ static ssize_t give(struct weir_qp *qp, const struct weir_wr *wr) {
     return fi_writemsg(qp->ep, &message, flags);
 }
 
+/* A write of one piece: the WR of most posts. */
+static inline bool is_plain(const struct weir_device *device, const struct weir_wr *wr) {
+    bool is_inline = (wr->flags & WEIR_WR_INLINE) != 0;
+    return wr->opcode == WEIR_OP_WRITE && wr->pieces == 0 &&
+           wr->length - 1 <
+               (is_inline ? device->caps.inline_bytes_max : device->caps.message_bytes_max);
+}
+
+/* What flags become. */
+static const uint64_t write_flags[] = {
+    [0] = 0,
+    [WEIR_WR_SIGNALED] = FI_COMPLETION | FI_DELIVERY_COMPLETE,
+    [WEIR_WR_INLINE] = FI_INJECT,
+    [WEIR_WR_SIGNALED | WEIR_WR_INLINE] = FI_COMPLETION | FI_DELIVERY_COMPLETE | FI_INJECT,
+};
+
+/* Such a one, alone, to a QP that is ready, without what others take. False: it was not posted, and
+ * is to be in the general way, which says why. */
+static inline bool post_plain(struct weir_qp *qp, const struct weir_wr *wr) {
+    const struct fabric_memory *memory = &qp->device->memory;
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)wr->laddr, .iov_len = wr->length};
+    struct fi_rma_iov remote = {.addr = wr->raddr, .len = wr->length};
+    unsigned flags = wr->flags & (WEIR_WR_SIGNALED | WEIR_WR_INLINE);
+    void *desc = NULL;
+    if (((flags & WEIR_WR_INLINE) == 0 &&
+         !fabric_region_holds(memory, wr->lkey, wr->laddr, wr->length, &desc)) ||
+        !fabric_import_holds(memory, wr->rkey, wr->raddr, wr->length, &remote.key))
+        return false;
+    struct fi_msg_rma message = {.msg_iov = &iov,
+                                 .desc = &desc,
+                                 .iov_count = 1,
+                                 .rma_iov = &remote,
+                                 .rma_iov_count = 1,
+                                 .context = ofi_context(qp, OFI_KIND_SEND, qp->head)};
+    if (fi_writemsg(qp->ep, &message, write_flags[flags]) != 0)
+        return false;
+    qp->sends[qp->head++ & qp->sq_mask] =
+        (struct ofi_send){.wr_id = wr->wr_id, .is_signalled = (flags & WEIR_WR_SIGNALED) != 0};
+    return true;
+}
+
 /* One WR of a QP that may take it. In the error state it is flushed; a provider that refuses it
  * for another reason than want of room has lost the connection. */
 static int post_one(struct weir_qp *qp, const struct weir_wr *wr) {
@@ -133,7 +174,10 @@ int ofi_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
     int rc = WEIR_OK;
     *post_out = (struct weir_post){0};
     device_lock(device);
-    if (OFI_UNLIKELY(qp->state != OFI_READY && qp->state != OFI_ERROR))
+    if (OFI_LIKELY(count == 1 && qp->state == OFI_READY && qp->head - qp->tail < qp->sq_depth &&
+                   is_plain(device, wrs)))
+        post_out->accepted = post_plain(qp, wrs);
+    else if (OFI_UNLIKELY(qp->state != OFI_READY && qp->state != OFI_ERROR))
         rc = WEIR_EINVAL;
     while (rc == WEIR_OK && post_out->accepted < count) {
         rc = post_one(qp, &wrs[post_out->accepted]);
