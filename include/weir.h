@@ -171,6 +171,7 @@ typedef struct weir_inbox {
 #define WEIR_DEVICE_NAME_MAX  32   /* bytes of a device name with its terminator */
 #define WEIR_DEVICE_NOTE_MAX  128  /* bytes of a device's note with its terminator */
 #define WEIR_OPEN_NOTE_MAX    384  /* bytes of why an engine did not open, with its terminator */
+#define WEIR_REFUSAL_TEXT_MAX 384  /* bytes of why there is no session, with its terminator */
 #define WEIR_STALL_TEXT_MAX   2560 /* bytes of a report about a stall, with its terminator */
 #define WEIR_TRACE_MIN        2048 /* bytes that the text of a trace has room for, at least */
 
@@ -444,7 +445,8 @@ typedef struct weir_peer_info {
     int refusal;                    /* why the peer refused the session that was wanted last, or
                                      * does now, while it is asked again: a WEIR_E* code of its
                                      * own; EREFUSED: the devices differ, or do not meet; ECONNECT:
-                                     * its device does not reach ours. 0: it did not */
+                                     * its device does not reach ours. 0: it did not.
+                                     * weir_refusal_text says more */
     uint32_t reserved;
     weir_peer peer; /* the handle that events and notifications of this peer carry */
 } weir_peer_info;
@@ -454,6 +456,16 @@ typedef struct weir_peer_info {
  * those, and before each sleep: a notification of a session may be there to take while `connected`
  * is still 0. Errors: ESTALE. */
 WEIR_API int weir_peer_query(weir_engine *engine, weir_peer peer, weir_peer_info *info);
+
+/* Why there is no session with the peer, for a person: an English sentence without a full stop;
+ * "": nothing is known, or there is one. Where the devices differ, or do not meet, it names both,
+ * and one that both hosts could use, if there is any: that one may be probed for it, which blocks
+ * for as long as weir_device_query. It says so, too, where the peer speaks another version of the
+ * protocol. The peer of the last WEIR_EVENT_REFUSED with EREFUSED may be gone already. A text that
+ * is longer than text_size is cut; WEIR_REFUSAL_TEXT_MAX bytes hold any. Errors: EINVAL (text_size
+ * is 0), ESTALE. */
+WEIR_API int weir_refusal_text(weir_engine *engine, weir_peer peer, char *text_out,
+                               size_t text_size);
 
 /* One QP of a peer's session, and how the peer's transfers fared. Counters of the QP begin
  * with its session. */
@@ -837,7 +849,8 @@ typedef enum weir_event_type {
                                * told: events carry it from then on), and after a GONE of a peer
                                * that was not reached, and may be the same still */
     WEIR_EVENT_REFUSED = 7,   /* a peer asked for a session and there can be none, or none now:
-                               * error says why (EFULL, ENOMEM, EMFILE, EDENIED, EDEVICE), also to
+                               * error says why (EFULL, ENOMEM, EMFILE, EDENIED, EDEVICE; EREFUSED:
+                               * the devices differ, or do not meet: weir_refusal_text), also to
                                * the peer if there is a descriptor to let it in. Once each, until a
                                * session with it is up, or until it calls again, if its connections
                                * ended meanwhile and the application holds no handle of it; peer is

@@ -129,6 +129,17 @@ static void plain_qps(struct sim_world *world, struct wire_qp_set *out) {
         sim_nic_stray_blob(prng, (uint32_t)sim_below(prng, world->config.nodes), out->qps[0].blob);
 }
 
+/* From none to as many as there may be, the first in use. */
+static void some_devices(uint64_t epoch, struct wire_devices *out) {
+    memset(out, 0, sizeof(*out));
+    out->count = (uint32_t)(epoch % WIRE_DEVICES_MAX);
+    for (uint32_t i = 0; i < out->count; i++) {
+        memcpy(out->entries[i].name, i % 2 == 0 ? "later" : "other", 6);
+        out->entries[i].used = i == 0;
+        out->entries[i].untried = i % 3 == 1;
+    }
+}
+
 /* The pass that was overheard of these two; without one, 0 or any number. */
 static uint64_t some_pass(struct sim_run *run, const struct wire_message *message) {
     struct sim_prng *prng = &run->world->prng;
@@ -163,6 +174,10 @@ static void slander(struct sim_run *run, struct wire_message *message) {
     case WIRE_HELLO:
     case WIRE_HELLO_ACK:
         plain_qps(world, &message->qps);
+        some_devices(message->epoch, &message->devices);
+        break;
+    case WIRE_REFUSE:
+        some_devices(message->echo, &message->devices);
         break;
     case WIRE_SETTLED:
         memset(&message->settled, 0xff, sizeof(message->settled));

@@ -316,6 +316,8 @@ int sim_node_boot(struct sim_node *node) {
         .env = {.ops = &ENV_OPS, .self = node},
         .control = {&SIM_CONTROL_OPS, node},
         .wait = {&WAIT_OPS, node},
+        .others = {{.name = "other", .fabric = {1}}, {.name = "later", .untried = true}},
+        .other_count = 2,
     };
     plant_apply(node->world->config.plant, &node->device_ops);
     node->ports.device_ops = &node->device_ops;

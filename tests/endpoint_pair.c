@@ -62,6 +62,7 @@ static void endpoint_start(struct pair *p, uint32_t node) {
                                  .retransmit_ns = PAIR_RETRANSMIT_NS,
                                  .rtt = &n->rtt,
                                  .pile = &n->pile,
+                                 .devices = &n->devices,
                                  .settled = settled_of,
                                  .self = n};
 
@@ -408,6 +409,9 @@ static bool perform(struct pair *p, uint32_t node, const struct ep_effect *e,
         n->last_settled = e->epoch;
         n->last_settled_base = e->settled->base;
         note(p, "%c.settled(%" PRIu64 ") ", NAMES[node], e->epoch);
+        break;
+    case EP_DO_REFUSED:
+        note(p, "%c.refused(%d) ", NAMES[node], e->error);
         break;
     case EP_DO_FAILED:
         n->fails++;

@@ -55,6 +55,7 @@ struct pair_node {
     struct rtt rtt;
     struct ep_pile pile;
     _Alignas(8) uint8_t papers[2][EP_PAPERS_BYTES(WEIR_QPS_MAX)];
+    struct wire_devices devices; /* that it tells of: none, unless the test says so */
     uint8_t instance[WIRE_INSTANCE_SIZE];
     uint64_t epoch_counter;
     struct wire_qp_set set;         /* what QPS_READY says */

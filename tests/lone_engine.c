@@ -236,7 +236,11 @@ static struct lone *open_as(const weir_engine_options *options, bool own_queues)
     struct weir_ports ports = {.env = {.ops = &env_ops},
                                .control = {&channel_ops, NULL},
                                .wait = {&wait_ops, NULL},
-                               .device_ops = &lone_device_ops};
+                               .device_ops = &lone_device_ops,
+                               .others = {{.name = "other", .fabric = {7}},
+                                          {.name = "shm", .untried = true},
+                                          {.name = "perhaps", .untried = true}},
+                               .other_count = 3};
     if (options != NULL)
         limits = *options;
     the->recorder_bytes = recorder_bytes(limits.peers_max);
@@ -351,6 +355,15 @@ void lone_say(struct lone *lone, uint64_t conn, uint32_t n, struct wire_message 
     uint8_t instance[WIRE_INSTANCE_SIZE];
     lone_instance(n, instance);
     lone_say_as(lone, conn, instance, message);
+}
+
+void lone_say_bytes(struct lone *lone, uint64_t conn, const uint8_t *bytes, uint32_t length) {
+    struct lone_event *event = event_new(conn, WEIR_CONTROL_MESSAGE);
+    assert_true(length <= sizeof(event->bytes));
+    memcpy(event->bytes, bytes, length);
+    event->length = length;
+    if (!lone->batch)
+        lone_run(lone);
 }
 
 void lone_say_as(struct lone *lone, uint64_t conn, const uint8_t *instance,

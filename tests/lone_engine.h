@@ -10,7 +10,8 @@
  * for: all that is posted fails (fail_all), or is done unless one WR poisons all (poison), or
  * each QP executes what it has, in order, when it is polled (executes). Receives go to a
  * shared queue, or, after lone_open_own, to each QP's own; a QP in the error state flushes at
- * once. The device may refuse receives (recv_error).
+ * once. The device may refuse receives (recv_error). Peers are told that the host has three others:
+ * "other", of fabric {7}, and untried ones, "shm" and "perhaps".
  */
 #ifndef LONE_ENGINE_H
 #define LONE_ENGINE_H
@@ -193,6 +194,8 @@ void lone_cut_silently(struct lone *lone, uint64_t conn);
 void lone_say(struct lone *lone, uint64_t conn, uint32_t n, struct wire_message *message);
 void lone_say_as(struct lone *lone, uint64_t conn, const uint8_t *instance,
                  struct wire_message *message);
+/* Somebody says what no encoder writes. */
+void lone_say_bytes(struct lone *lone, uint64_t conn, const uint8_t *bytes, uint32_t length);
 /* The QP set that an instance says in HELLO. */
 struct wire_qp_set lone_qps(void);
 void lone_say_who(struct lone *lone, uint64_t conn, uint32_t n, const char *address);

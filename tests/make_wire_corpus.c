@@ -52,7 +52,14 @@ static uint32_t message(enum wire_type type, uint64_t epoch, uint64_t echo, uint
         m.state.thread = true;
         m.state.inbox_count = 1;
         m.state.inboxes[0] = (struct wire_state_inbox){7, 2, 1};
+    } else if (type == WIRE_REFUSE) {
+        m.devices.count = 1;
+        strcpy(m.devices.entries[0].name, "efa");
+        m.devices.entries[0].used = true;
     } else if (type == WIRE_HELLO || type == WIRE_HELLO_ACK) {
+        m.devices.count = 1;
+        strcpy(m.devices.entries[0].name, "verbs");
+        m.devices.entries[0].untried = true;
         strcpy(m.qps.device, "shm");
         m.qps.recv_credits = 64;
         m.qps.recv_bytes_max = WIRE_DATA_SIZE + WEIR_NOTIFY_MAX;
@@ -65,6 +72,31 @@ static uint32_t message(enum wire_type type, uint64_t epoch, uint64_t echo, uint
     if (wire_encode(&m, out, WEIR_CONTROL_MESSAGE_MAX, &length) != WEIR_OK)
         failures++;
     return length;
+}
+
+/* HELLO as a later version may say it: behind the device with the QP set another one with one, an
+ * entry of a kind to come, and bytes that nobody knows. */
+static void save_later(void) {
+    static const uint8_t more[] = {5, 0, 99, 'x', 'y', 'z', 'z'};
+    uint8_t bytes[1 + WEIR_CONTROL_MESSAGE_MAX] = {0}, *message_bytes = bytes + 1;
+    uint32_t length = message(WIRE_HELLO, 2, 0, message_bytes);
+    uint8_t *list = message_bytes + WIRE_HEADER_SIZE + 24, *entry = list + 2;
+    uint32_t size = 2u + entry[0], known = length - (uint32_t)(entry - message_bytes);
+
+    memcpy(entry + known, entry, size);
+    memcpy(entry + known + 5, "efa", 3);
+    memcpy(entry + known + size, "??", 2); /* of this entry, too */
+    entry[known] = (uint8_t)(entry[known] + 2);
+    memcpy(entry + known + size + 2, more, sizeof(more));
+    length += size + 2 + (uint32_t)sizeof(more);
+    list[0] = 2;
+    list[1] = 4;
+    message_bytes[8] = (uint8_t)length;
+    message_bytes[9] = (uint8_t)(length >> 8);
+    struct wire_message back;
+    if (wire_decode(message_bytes, length, &back) != WEIR_OK || back.devices.count != 2)
+        failures++;
+    save("HELLO_later", bytes, 1 + length);
 }
 
 struct line {
@@ -168,6 +200,7 @@ int main(int argc, char **argv) {
         length = message((enum wire_type)type, 2, 1, bytes + 1);
         save(wire_type_name((enum wire_type)type), bytes, 1 + length);
     }
+    save_later();
     memset(&d, 0, sizeof(d));
     memset(d.instance, 'r', sizeof(d.instance));
     d.memory_id = 1;

@@ -458,7 +458,7 @@ static void test_H9_other_fabric_is_refused_again_and_again(void **state) {
     struct pair_message hello = pair_take(p, A);
     pair_trace(p);
     pair_inject(p, &hello);
-    EXPECT(p, "B.create(1) B>REFUSE(1,final) B.retire(1,1)");
+    EXPECT(p, "B.create(1) B>REFUSE(1,final) B.retire(1,1) B.refused(-32)");
     pair_lose(p, B);
     pair_inject(p, &hello);
     EXPECT(p, "B>REFUSE(1,final)");

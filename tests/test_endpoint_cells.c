@@ -43,8 +43,9 @@ static const char *step(const struct ep_event *event) {
 
     for (uint32_t i = 0; i < count; i++) {
         static const char EFFECTS[] = {
-            [EP_DO_SEND] = '?',   [EP_DO_CREATE] = 'C',  [EP_DO_CONNECT] = 'N', [EP_DO_UP] = 'U',
-            [EP_DO_RETIRE] = 'R', [EP_DO_SETTLED] = 'T', [EP_DO_FAILED] = 'F',  [EP_DO_GONE] = 'G',
+            [EP_DO_SEND] = '?',   [EP_DO_CREATE] = 'C', [EP_DO_CONNECT] = 'N',
+            [EP_DO_UP] = 'U',     [EP_DO_RETIRE] = 'R', [EP_DO_SETTLED] = 'T',
+            [EP_DO_FAILED] = 'F', [EP_DO_GONE] = 'G',   [EP_DO_REFUSED] = 'D',
         };
         struct wire_message m;
 

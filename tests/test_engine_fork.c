@@ -181,6 +181,7 @@ static void child_asks_about_peers(struct side *side) {
     CHILD_MUST(weir_qp_query(engine, side->peer, 0, &qp) == WEIR_ECLOSED);
     CHILD_MUST(weir_stall_query(engine, side->peer, &stall) == WEIR_ECLOSED);
     CHILD_MUST(weir_stall_text(engine, side->peer, address, sizeof(address)) == WEIR_ECLOSED);
+    CHILD_MUST(weir_refusal_text(engine, side->peer, address, sizeof(address)) == WEIR_ECLOSED);
     CHILD_MUST(weir_peer_close(engine, side->peer) == WEIR_ECLOSED);
     CHILD_MUST(weir_engine_query(engine, &stats) == WEIR_ECLOSED);
     CHILD_MUST(weir_engine_trace(engine, WEIR_TRACE_TEXT, NULL, 0, &length) == WEIR_ECLOSED);

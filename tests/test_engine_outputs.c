@@ -303,6 +303,8 @@ static void test_W9_calls_about_peers_that_fail_write_nothing(void **state) {
     FAILS(WEIR_ESTALE, weir_stall_query(e, closed, &o.stall_info));
     FAILS(WEIR_EINVAL, weir_stall_text(e, closed, o.text, 0));
     FAILS(WEIR_ESTALE, weir_stall_text(e, closed, o.text, sizeof(o.text)));
+    FAILS(WEIR_EINVAL, weir_refusal_text(e, closed, o.text, 0));
+    FAILS(WEIR_ESTALE, weir_refusal_text(e, closed, o.text, sizeof(o.text)));
     for (int port = 1; rc == WEIR_OK; port++) { /* until there is no room */
         snprintf(address, sizeof(address), "127.0.0.1:%d", port);
         rc = weir_peer_open(e, address, &kept);

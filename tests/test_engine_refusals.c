@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_refusals.c: a side that refuses a session says why, and the refused side can read it
- * (W9). The other side is the test itself: see lone_engine.h. */
+ * (W9), and engines of different age understand what they can (H15). The other side is the test
+ * itself: see lone_engine.h. */
 #include "lone_engine.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define THERE "10.0.0.9:9"
@@ -230,6 +232,271 @@ static void test_W9_a_visitor_whose_QPs_cannot_be_connected_is_told_of(void **st
     lone_close(lone);
 }
 
+/* ---- nothing in common ---- */
+
+static void add(struct wire_devices *list, const char *name, uint8_t fabric, bool untried) {
+    struct wire_device *entry = &list->entries[list->count++];
+    *entry = (struct wire_device){.fabric = {fabric}, .untried = untried, .used = list->count == 1};
+    snprintf(entry->name, sizeof(entry->name), "%s", name);
+}
+
+static void assert_text(struct lone *lone, weir_peer peer, const char *expected) {
+    char text[WEIR_REFUSAL_TEXT_MAX];
+    assert_int_equal(weir_refusal_text(lone->engine, peer, text, sizeof(text)), WEIR_OK);
+    assert_string_equal(text, expected);
+}
+
+/* The engine's HELLO there is refused by one that has this. */
+static void refuse_with(struct lone *lone, uint64_t conn, const struct wire_devices *devices) {
+    const struct wire_message *hello = lone_heard(lone, conn, WIRE_HELLO);
+    assert_non_null(hello);
+    lone_say(lone, conn, 1,
+             &(struct wire_message){.type = WIRE_REFUSE,
+                                    .echo = hello->epoch,
+                                    .reason = WEIR_EREFUSED,
+                                    .devices = *devices});
+}
+
+static void assert_listed(const struct wire_device *entry, const char *name, bool untried) {
+    assert_string_equal(entry->name, name);
+    assert_int_equal(entry->untried, untried);
+}
+
+static void test_W9_who_is_refused_hears_what_the_other_one_has(void **state) {
+    static const struct {
+        const char *name;
+        uint8_t fabric;
+        bool untried;
+        const char *expected;
+    } CASES[] = {
+        {"other", 7, false, "the peer uses efa, this engine lone; both could use other"},
+        {"other", 8, false, "the peer uses efa, this engine lone"},
+        {"other", 0, true,
+         "the peer uses efa, this engine lone; both may be able to use other (weir info tells, on "
+         "either host)"},
+        {"perhaps", 1, false,
+         "the peer uses efa, this engine lone; both may be able to use perhaps (weir info tells, "
+         "on "
+         "either host)"},
+        /* It is tried here now. */
+        {"shm", 1, false, "the peer uses efa, this engine lone; both could use shm"},
+        {"lone", 0, false, "the peer uses efa, this engine lone; both could use lone"},
+        {"unheard-of", 0, true, "the peer uses efa, this engine lone"},
+    };
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        struct lone *lone = met(&peer, &conn);
+        struct wire_devices theirs = {0};
+        assert_text(lone, peer, "");
+        add(&theirs, "efa", 3, false);
+        add(&theirs, CASES[i].name, CASES[i].fabric, CASES[i].untried);
+        refuse_with(lone, conn, &theirs);
+        assert_gone_refused(lone, WEIR_EREFUSED);
+        assert_int_equal(refusal(lone, peer), WEIR_EREFUSED);
+        assert_text(lone, peer, CASES[i].expected);
+        lone_close(lone);
+    }
+}
+
+static void test_W9_one_device_in_two_places_is_told_as_that(void **state) {
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = met(&peer, &conn);
+    struct wire_devices theirs = {0};
+    add(&theirs, "lone", 9, false);
+    add(&theirs, "other", 7, false);
+    refuse_with(lone, conn, &theirs);
+    assert_text(lone, peer,
+                "both use lone, and are where the other's does not reach; both could use "
+                "other");
+    lone_close(lone);
+}
+
+static void test_W9_other_reasons_have_a_text_too(void **state) {
+    weir_peer peer;
+    uint64_t conn;
+    char text[8];
+
+    (void)state;
+    struct lone *lone = met(&peer, &conn);
+    refuse(lone, conn, 0, WEIR_EDEVICE);
+    assert_text(lone, peer, "the peer says: the device failed (WEIR_EDEVICE)");
+    assert_int_equal(weir_refusal_text(lone->engine, peer, text, sizeof(text)), WEIR_OK);
+    assert_string_equal(text, "the pee");
+    assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ENOTREADY);
+    lone_run(lone);
+    assert_text(lone, peer, "");
+    refuse(lone, conn, 0, WEIR_EREFUSED); /* by one that tells of nothing */
+    assert_text(lone, peer, "the peer says that the devices differ, or do not meet");
+    assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ENOTREADY);
+    lone_run(lone);
+    lone_answer(lone, conn, 1, 1);
+    assert_text(lone, peer, "");
+    lone_close(lone);
+}
+
+/* A visitor with another device says HELLO; the engine's answer. */
+static const struct wire_message *unlike(struct lone *lone, uint64_t conn, uint64_t epoch) {
+    struct wire_message hello = {.type = WIRE_HELLO, .epoch = epoch, .qps = lone_qps()};
+    snprintf(hello.qps.device, sizeof(hello.qps.device), "efa");
+    hello.devices.count = 1;
+    snprintf(hello.devices.entries[0].name, sizeof(hello.devices.entries[0].name), "other");
+    hello.devices.entries[0].fabric[0] = 7;
+    lone_say(lone, conn, 2, &hello);
+    return lone_heard(lone, conn, WIRE_REFUSE);
+}
+
+static void test_W9_who_refuses_tells_the_visitor_and_its_own_application(void **state) {
+    static const char expected[] = "the peer uses efa, this engine lone; both could use other";
+    weir_event event;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    uint64_t conn = lone_visit(lone);
+    lone_say_who(lone, conn, 2, "10.0.0.10:9");
+    const struct wire_message *told = unlike(lone, conn, 1);
+    assert_non_null(told);
+    assert_int_equal(told->reason, WEIR_EREFUSED);
+    assert_int_equal(told->echo, 1);
+    assert_int_equal(told->devices.count, 4);
+    assert_listed(&told->devices.entries[0], "lone", false);
+    assert_true(told->devices.entries[0].used);
+    assert_listed(&told->devices.entries[1], "other", false);
+    assert_int_equal(told->devices.entries[1].fabric[0], 7);
+    assert_false(told->devices.entries[1].used);
+    assert_listed(&told->devices.entries[3], "perhaps", true);
+    event = lone_event(lone);
+    assert_int_equal(event.type, WEIR_EVENT_REFUSED);
+    assert_int_equal(event.error, WEIR_EREFUSED);
+    assert_text(lone, event.peer, expected);
+    assert_counted(lone, 1);
+    /* It asks again, and is told again; the application is not. */
+    assert_non_null(unlike(lone, conn, 1));
+    assert_non_null(unlike(lone, conn, 2));
+    weir_event other;
+    assert_int_equal(weir_event_take(lone->engine, &other), WEIR_EAGAIN);
+    /* The application is late, and the peer is gone. */
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+    lone_cut(lone, conn, WEIR_EPEER);
+    assert_int_equal(weir_peer_query(lone->engine, event.peer, &info), WEIR_ESTALE);
+    assert_text(lone, event.peer, expected);
+    char text[8];
+    event.peer.id++;
+    assert_int_equal(weir_refusal_text(lone->engine, event.peer, text, sizeof(text)), WEIR_ESTALE);
+    lone_close(lone);
+}
+
+/* Its HELLO comes while ours is under way: both wishes end, and ours says why. */
+static void test_W9_a_wish_that_crosses_another_ends_with_the_text(void **state) {
+    weir_peer peer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = met(&peer, &conn);
+    weir_transfer transfer = lone_submit_notification(lone, peer);
+    struct wire_message hello = {.type = WIRE_HELLO, .epoch = 1, .qps = lone_qps()};
+    hello.qps.fabric[0] = 1;
+    lone_say(lone, conn, 1, &hello);
+    assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EREFUSED);
+    assert_text(lone, peer, "both use lone, and are where the other's does not reach");
+    lone_close(lone);
+}
+
+/* An engine of another age offers devices that we do not know, and ours behind them. */
+static void test_H15_ones_own_device_is_found_behind_others(void **state) {
+    uint8_t bytes[WEIR_CONTROL_MESSAGE_MAX];
+    uint32_t length;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    uint64_t conn = lone_visit(lone);
+    lone_say_who(lone, conn, 2, "10.0.0.10:9");
+    struct wire_message hello = {.type = WIRE_HELLO, .epoch = 1, .qps = lone_qps()};
+    lone_instance(2, hello.from);
+    memcpy(hello.to, engine_instance(lone->engine), WIRE_INSTANCE_SIZE);
+    assert_int_equal(wire_encode(&hello, bytes, sizeof(bytes), &length), WEIR_OK);
+    /* The entry twice, and then one of a kind to come; the first time under another name. */
+    uint8_t *list = bytes + WIRE_HEADER_SIZE + 24, *entry = list + 2;
+    uint32_t size = (uint32_t)(bytes + length - entry);
+    memcpy(entry + size, entry, size);
+    memcpy(entry + 5, "rail", 4);
+    memcpy(entry + 2 * (size_t)size, "\x03\x00\x63xy", 5);
+    list[0] = 2;
+    list[1] = 3;
+    length += size + 5;
+    bytes[8] = (uint8_t)length;
+    bytes[9] = (uint8_t)(length >> 8);
+    lone_say_bytes(lone, conn, bytes, length);
+    const struct wire_message *ack = lone_heard(lone, conn, WIRE_HELLO_ACK);
+    assert_non_null(ack);
+    assert_string_equal(ack->qps.device, "lone");
+    lone_say_ready(lone, conn, 2, 1, ack->epoch);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+    lone_close(lone);
+}
+
+/* ---- another version of the protocol ---- */
+
+/* A message of version 10, of which only the head is as we know it. */
+static void say_later_version(struct lone *lone, uint64_t conn) {
+    uint8_t bytes[64] = "WEIR\x0a\x00\x77\x00\x40\x00\x00\x00";
+    memset(bytes + 12, 0xab, sizeof(bytes) - 12);
+    lone_say_bytes(lone, conn, bytes, sizeof(bytes));
+}
+
+static void test_H15_W9_the_version_of_who_answers_is_told(void **state) {
+    static const char expected[] =
+        "the peer speaks version 10 of the protocol, this library version 9";
+    weir_peer peer;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    weir_transfer transfer = lone_submit_notification(lone, peer);
+    lone_run(lone);
+    uint64_t conn = lone_dialled(lone, THERE);
+    lone_heard(lone, conn, WIRE_WHO);
+    say_later_version(lone, conn);
+    assert_true(lone->conns[conn].hung);
+    assert_int_equal(lone_count(lone, conn, WIRE_WHO), 0); /* it has heard ours */
+    assert_text(lone, peer, expected);
+    char stall[WEIR_STALL_TEXT_MAX];
+    assert_int_equal(weir_stall_text(lone->engine, peer, stall, sizeof(stall)), WEIR_OK);
+    assert_non_null(strstr(stall, "it speaks version 10 of the protocol, this library 9"));
+    lone_pass(lone, 2 * SECOND);
+    assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_ECONNECT);
+    assert_text(lone, peer, expected);
+    /* Another one is there by now. */
+    assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ENOTREADY);
+    lone_run(lone);
+    conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 1, THERE);
+    assert_text(lone, peer, "");
+    lone_close(lone);
+}
+
+static void test_H15_a_visitor_of_another_version_hears_ours(void **state) {
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    uint64_t conn = lone_visit(lone);
+    say_later_version(lone, conn);
+    assert_int_equal(lone_count(lone, conn, WIRE_WHO), 1);
+    assert_true(lone->conns[conn].hung);
+    assert_int_equal(lone->engine->stats.control_malformed, 1);
+    /* What has not even a head is not answered. */
+    conn = lone_visit(lone);
+    lone_say_bytes(lone, conn, (const uint8_t *)"WEIR\x0a\x00", 6);
+    assert_int_equal(lone_count(lone, conn, WIRE_WHO), 0);
+    assert_true(lone->conns[conn].hung);
+    assert_int_equal(lone->engine->stats.control_malformed, 2);
+    lone_close(lone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_W9_a_refusal_for_good_ends_the_wish_and_its_reason_is_told),
@@ -240,6 +507,14 @@ int main(void) {
         cmocka_unit_test(test_W9_a_visitor_hears_at_once_what_will_not_get_better),
         cmocka_unit_test(test_W9_a_visitor_for_whom_there_is_no_slot_hears_so),
         cmocka_unit_test(test_W9_a_visitor_whose_QPs_cannot_be_connected_is_told_of),
+        cmocka_unit_test(test_W9_who_is_refused_hears_what_the_other_one_has),
+        cmocka_unit_test(test_W9_one_device_in_two_places_is_told_as_that),
+        cmocka_unit_test(test_W9_other_reasons_have_a_text_too),
+        cmocka_unit_test(test_W9_who_refuses_tells_the_visitor_and_its_own_application),
+        cmocka_unit_test(test_W9_a_wish_that_crosses_another_ends_with_the_text),
+        cmocka_unit_test(test_H15_ones_own_device_is_found_behind_others),
+        cmocka_unit_test(test_H15_W9_the_version_of_who_answers_is_told),
+        cmocka_unit_test(test_H15_a_visitor_of_another_version_hears_ours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -560,6 +560,33 @@ wrong_addresses() {
         fails_as '::1:7000: not HOST:PORT' serve --listen ::1:7000 &&
         fails_as 'port 65536 is not in' serve --listen 127.0.0.1:65536
 }
+# unlike HERE THERE OPTIONS-OF-SERVE...: what a bench on shm says, and the server, when their devices
+# do not meet. The server has its directory for shm in $place.
+place=
+unlike() {
+    here=$1 there=$2
+    shift 2
+    test -z "$place" || export WEIR_SHM_DIRECTORY="$place"
+    serve "$@" || return 1
+    unset WEIR_SHM_DIRECTORY
+    fails_as "the target refused: $here" bench write --peer "$address" &&
+        until_so grep -qF "a peer is not served: $there" "$dir/serve.err"
+    good=$?
+    cat "$dir/serve.err"
+    serve_ended TERM 0 && test $good -eq 0
+}
+unlike_places() {
+    says="both use shm, and are where the other's does not reach"
+    place=$dir/place
+    mkdir "$place" && unlike "$says" "$says"
+    good=$?
+    place=
+    return $good
+}
+unlike_devices() {
+    unlike 'the peer uses ofi, this engine shm; both could use shm' \
+        'the peer uses shm, this engine ofi; both could use shm' --device ofi
+}
 # Clock ticks that a process has run, of CLK_TCK in a second, and how often its threads went to sleep.
 ran() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
 slept() { cat "/proc/$1/task/"*/status | awk '/^voluntary/ { sum += $2 } END { print sum }'; }
@@ -874,6 +901,10 @@ fi
 check serve_crowded serve_crowded
 check limit_below limit_below
 check wrong_addresses wrong_addresses
+check W9_unlike_places unlike_places
+if run info | grep -q '^device ofi: available'; then
+    check W9_unlike_devices unlike_devices
+fi
 check W10_serve_anywhere serve_anywhere
 check reader_gone reader_gone
 check M7_latency_waits_asleep waits_asleep write --latency

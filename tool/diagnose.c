@@ -98,12 +98,17 @@ static const char denied_hint[] = "on shm both must be of one user, or of WEIR_S
 /* The right that an import needs beyond that. */
 static const char traced_hint[] = "registered memory takes the right to ptrace(2) its process";
 
+void diagnose_unlike(weir_engine *engine, weir_peer peer, char why_out[DIAGNOSIS_MAX]) {
+    if (weir_refusal_text(engine, peer, why_out, DIAGNOSIS_MAX) != 0 || why_out[0] == '\0')
+        snprintf(why_out, DIAGNOSIS_MAX,
+                 "its device is another one, or is where ours is not (weir info says where)");
+}
+
 void diagnose_refusal(weir_engine *engine, weir_peer peer, char why_out[DIAGNOSIS_MAX]) {
     int reason = refusal(engine, peer);
 
     if (reason == 0 || reason == WEIR_EREFUSED)
-        snprintf(why_out, DIAGNOSIS_MAX,
-                 "its device is another one, or is where ours is not (weir info says where)");
+        diagnose_unlike(engine, peer, why_out);
     else if (reason == WEIR_EDENIED)
         snprintf(why_out, DIAGNOSIS_MAX, "it says: %s: %s (%s)", weir_strerror(reason), denied_hint,
                  weir_error_name(reason));
@@ -134,7 +139,7 @@ void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer, int
         snprintf(why_out, DIAGNOSIS_MAX, "%s", strerror(error));
     else if (refusal(engine, peer) == WEIR_ECONNECT)
         snprintf(why_out, DIAGNOSIS_MAX, "it is there, but its device does not reach ours");
-    else
+    else if (weir_refusal_text(engine, peer, why_out, DIAGNOSIS_MAX) != 0 || why_out[0] == '\0')
         snprintf(why_out, DIAGNOSIS_MAX,
                  "something listens there and does not answer: a weir that is stopped or makes no "
                  "progress, or no weir, or one of another protocol version, or its device and ours "

@@ -8,7 +8,7 @@
 #include "options.h"
 #include "weir.h"
 
-#define DIAGNOSIS_MAX 224
+#define DIAGNOSIS_MAX WEIR_REFUSAL_TEXT_MAX
 
 /* Writes a few words: "Connection refused", "not HOST:PORT". told: the error that the engine ended
  * with. */
@@ -16,6 +16,9 @@ void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer, int
                    char why_out[DIAGNOSIS_MAX]);
 /* Why the peer refused: "its device failed". */
 void diagnose_refusal(weir_engine *engine, weir_peer peer, char why_out[DIAGNOSIS_MAX]);
+
+/* Why the devices of the two have nothing in common, whichever of them refused. */
+void diagnose_unlike(weir_engine *engine, weir_peer peer, char why_out[DIAGNOSIS_MAX]);
 
 /* Complains that this command's engine did not open with these options, and why; -1. */
 int diagnose_open(const struct options *options, const weir_engine_options *engine, int error);

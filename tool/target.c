@@ -473,6 +473,18 @@ static void look_after_clients(struct target *target) {
     }
 }
 
+/* A peer asked for a session, and there is none. */
+static void remark_refused(const struct target *target, const weir_event *event) {
+    char why[DIAGNOSIS_MAX];
+
+    snprintf(why, sizeof(why), "%s", weir_strerror(event->error));
+    if (event->error == WEIR_EREFUSED)
+        diagnose_unlike(target->engine, event->peer, why);
+    remark("a peer is not served%s: %s (%s)",
+           event->error == WEIR_EDENIED || event->error == WEIR_EREFUSED ? "" : " for now", why,
+           weir_error_name(event->error));
+}
+
 static unsigned take_events(struct target *target) {
     weir_event event;
     unsigned taken = 0;
@@ -489,8 +501,7 @@ static unsigned take_events(struct target *target) {
         if (event.type == WEIR_EVENT_LOST)
             look_after_clients(target);
         if (event.type == WEIR_EVENT_REFUSED)
-            remark("a peer is not served%s: %s (%s)", event.error == WEIR_EDENIED ? "" : " for now",
-                   weir_strerror(event.error), weir_error_name(event.error));
+            remark_refused(target, &event);
         if (event.type == WEIR_EVENT_GONE && served != NULL)
             client_gone(target, served, event.error);
     }

@@ -144,9 +144,12 @@ static void send_ready(struct step *s, uint32_t session) {
     send_small(s, &m);
 }
 
+/* Where the two have nothing in common, the remote is told what this side has. */
 static void send_refuse(struct step *s, uint64_t echo, int reason) {
     struct wire_message m = {.type = WIRE_REFUSE, .echo = echo, .reason = reason};
 
+    if (reason == WEIR_EREFUSED && s->ep->options.devices != NULL)
+        m.devices = *s->ep->options.devices;
     send_small(s, &m);
 }
 
@@ -173,7 +176,16 @@ static void send_hello(struct step *s, struct ep_papers *papers) {
     papers->sent = true;
 }
 
-/* Builds what next says of itself from now on: HELLO, or HELLO_ACK once bound. */
+/* All devices but the first, which the QP set is of. */
+static void tell_others(const struct endpoint *ep, struct wire_devices *out) {
+    const struct wire_devices *all = ep->options.devices;
+
+    for (uint32_t i = 1; all != NULL && i < all->count; i++)
+        out->entries[out->count++] = all->entries[i];
+}
+
+/* Builds what next says of itself from now on: HELLO, or HELLO_ACK once bound. HELLO may be refused
+ * for its device, and so tells the others, too. */
 static void hello_build(struct step *s) {
     struct endpoint *ep = s->ep;
     const struct ep_session *next = &ep->sessions[ep->next];
@@ -184,6 +196,8 @@ static void hello_build(struct step *s) {
 
     set_keep(ep, &m.qps, local_of(ep));
     address_message(ep, &m);
+    if (m.type == WIRE_HELLO)
+        tell_others(ep, &m.devices);
     ep->papers->sent = false;
     error = wire_encode(&m, hello_of(ep, ep->papers), EP_HELLO_BYTES(ep->options.pile->qps),
                         &ep->papers->length);
@@ -217,6 +231,7 @@ static void want_raise(struct step *s) {
         return;
     ep->want = true;
     want_note(s, WEIR_ECONNECT, 0);
+    ep->mismatch = (struct ep_mismatch){0};
     /* The last wish may have left a long pause. */
     const uint64_t pause_end_ns = after(s->now_ns, ep->options.retransmit_ns);
     if (ep->state == EP_NONE && ep->attempt.next_ns != UINT64_MAX &&
@@ -333,6 +348,44 @@ static void attempt_refuse(struct step *s, uint64_t epoch_remote, int error) {
     want_fail(s, error, error == WEIR_EREFUSED ? error : 0);
 }
 
+/* The remote's list. Nothing is remarkable of two devices that meet. */
+static struct ep_mismatch mismatch_of(const struct endpoint *ep,
+                                      const struct wire_devices *remote) {
+    const struct wire_devices *local = ep->options.devices;
+    const struct wire_device *theirs = wire_devices_used(remote), *here, *there;
+    struct ep_mismatch out = {0};
+
+    if (local == NULL || local->count == 0 || theirs == NULL ||
+        (strncmp(theirs->name, local->entries[0].name, sizeof(theirs->name)) == 0 &&
+         memcmp(theirs->fabric, local->entries[0].fabric, sizeof(theirs->fabric)) == 0))
+        return out;
+    memcpy(out.theirs, theirs->name, sizeof(out.theirs));
+    here = wire_devices_common(local, remote, &there);
+    if (here != NULL) {
+        memcpy(out.both, here->name, sizeof(out.both));
+        out.tried_here = !here->untried;
+        out.tried_there = !there->untried;
+    }
+    return out;
+}
+
+/* The message has the remote's QP set, and perhaps more of its devices. */
+static void remote_take(struct step *s) {
+    const struct wire_message *m = s->message;
+    struct wire_devices devices = {0};
+
+    set_keep(s->ep, remote_of(s->ep), &m->qps);
+    if (m->qps.qp_count > 0) {
+        struct wire_device *first = &devices.entries[devices.count++];
+        first->used = true;
+        memcpy(first->name, m->qps.device, sizeof(first->name));
+        memcpy(first->fabric, m->qps.fabric, sizeof(first->fabric));
+    }
+    for (uint32_t i = 0; i < m->devices.count; i++)
+        devices.entries[devices.count++] = m->devices.entries[i];
+    s->ep->papers->mismatch = mismatch_of(s->ep, &devices);
+}
+
 /* Binds next to the remote's set. */
 static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state state, bool cross) {
     struct endpoint *ep = s->ep;
@@ -343,7 +396,10 @@ static void attempt_bind(struct step *s, uint64_t epoch_remote, enum ep_state st
     ep->remote_seen = epoch_remote;
     rtt_silence(&ep->attempt);
     if (wire_qp_set_negotiate(local_of(ep), remote_of(ep), &agreed) != WEIR_OK) {
+        ep->mismatch = ep->papers->mismatch;
         attempt_refuse(s, epoch_remote, WEIR_EREFUSED);
+        if (state == EP_ACCEPTING)
+            effect(s, EP_DO_REFUSED)->error = WEIR_EREFUSED;
         return;
     }
     hello_build(s);
@@ -380,6 +436,7 @@ static void attempt_up(struct step *s) {
     ep->papers = NULL;
     ep->want = false;
     ep->want_reason = 0;
+    ep->mismatch = (struct ep_mismatch){0};
     ep->given_up = 0;
     rtt_silence(&ep->attempt);
     rtt_silence(&ep->probe);
@@ -466,11 +523,11 @@ static void act_answer(struct step *s) {
         return;
     }
     ep->answer_epoch = s->message->epoch;
-    set_keep(ep, remote_of(ep), &s->message->qps);
+    remote_take(s);
 }
 
 static void act_cross(struct step *s) {
-    set_keep(s->ep, remote_of(s->ep), &s->message->qps);
+    remote_take(s);
     attempt_bind(s, s->message->epoch, EP_ACCEPTING, true);
 }
 
@@ -514,7 +571,7 @@ static void act_refuse(struct step *s) {
 
 static void act_join(struct step *s) {
     answered(s, &s->ep->attempt);
-    set_keep(s->ep, remote_of(s->ep), &s->message->qps);
+    remote_take(s);
     attempt_bind(s, s->message->epoch, EP_JOINING, false);
 }
 
@@ -606,6 +663,9 @@ static void act_again(struct step *s) {
 }
 
 static void act_denied(struct step *s) {
+    s->ep->mismatch = (struct ep_mismatch){0};
+    if (s->message->reason == WEIR_EREFUSED)
+        s->ep->mismatch = mismatch_of(s->ep, &s->message->devices);
     attempt_end(s);
     want_fail(s, WEIR_EREFUSED, s->message->reason);
 }

@@ -39,8 +39,11 @@
 #include "wire.h"
 
 enum {
-    EP_SESSIONS = 8,    /* entries: live + next + draining */
-    EP_EFFECTS_MAX = 16 /* most effects of one step; asserted */
+    EP_SESSIONS = 8,     /* entries: live + next + draining */
+    EP_EFFECTS_MAX = 16, /* most effects of one step; asserted */
+    /* Bytes of a message without a QP set. */
+    EP_SMALL_SIZE_MAX =
+        WIRE_REFUSE_SIZE_MAX > WIRE_SETTLED_SIZE ? WIRE_REFUSE_SIZE_MAX : WIRE_SETTLED_SIZE
 };
 
 #define EP_SESSION_NONE UINT32_MAX
@@ -92,6 +95,8 @@ enum ep_effect_type {
     EP_DO_SETTLED, /* the remote has drained all our sessions up to epoch, which may be less than
                     * was asked for; *settled says what it got. Epochs only grow; our own drain is
                     * the engine's to add */
+    EP_DO_REFUSED, /* the remote asked for a session, and has no device in common with us: error.
+                    * It was told; endpoint_mismatch says more */
     EP_DO_FAILED,  /* no session within the deadline, or refused: error. Waiting transfers fail */
     EP_DO_GONE     /* the remote instance is dead: every transfer fails after its drain: error */
 };
@@ -103,7 +108,7 @@ enum ep_effect_type {
 struct ep_effect {
     enum ep_effect_type type;
     uint32_t session;    /* CREATE, CONNECT, UP, RETIRE */
-    int error;           /* FAILED, GONE */
+    int error;           /* REFUSED, FAILED, GONE */
     bool crossing;       /* CONNECT: the remote may connect by itself */
     bool retransmit;     /* SEND: sent before, byte for byte */
     bool attempt;        /* SEND: the message that the attempt waits for an answer to */
@@ -115,9 +120,16 @@ struct ep_effect {
     uint64_t epoch_remote;              /* CONNECT, UP; RETIRE: 0 when it was never bound */
     struct wire_agreed agreed;          /* CONNECT */
     union {
-        uint8_t small[WIRE_SETTLED_SIZE]; /* what data points to, of a message without a QP set; */
+        uint8_t small[EP_SMALL_SIZE_MAX]; /* what data points to, of a message without a QP set; */
         struct wire_settled said;         /* what settled points to */
     } own;
+};
+
+/* The devices of two sides that do not go together. */
+struct ep_mismatch {
+    char theirs[WEIR_DEVICE_NAME_MAX]; /* ours, if that is elsewhere. "": nothing is known */
+    char both[WEIR_DEVICE_NAME_MAX];   /* a device that both could use; "": none is known */
+    bool tried_here, tried_there;      /* that side knows that it could */
 };
 
 /* The papers of an attempt, and of the live session; an endpoint without these needs none. Taken
@@ -128,7 +140,8 @@ struct ep_effect {
 struct ep_papers {
     struct ep_papers *next; /* of those that are free */
     bool sent;
-    uint32_t length; /* of HELLO until bound, then of HELLO_ACK */
+    uint32_t length;             /* of HELLO until bound, then of HELLO_ACK */
+    struct ep_mismatch mismatch; /* of the two sides, if they do not go together */
 };
 #define EP_SET_BYTES(count) (offsetof(struct wire_qp_set, qps) + (count) * sizeof(struct wire_qp))
 #define EP_HELLO_BYTES(count)                                                                      \
@@ -154,6 +167,9 @@ struct ep_options {
     uint64_t retransmit_ns; /* the shortest pause before something is said again: rtt.h */
     struct ep_pile *pile;   /* of all endpoints of an engine */
     struct rtt *rtt;        /* how long this remote's answers take; outlives the endpoint */
+    /* What this engine has, first, and could have: told in HELLO and REFUSE. Outlives the endpoint;
+     * NULL: nothing is told. */
+    const struct wire_devices *devices;
     /* Fills the answer to SETTLE: the engine's receive window for this remote, and the last of the
      * remote's epochs, up to this one, that a transfer of the engine's broke. */
     void (*settled)(void *self, uint64_t epoch, struct wire_settled *out);
@@ -216,6 +232,8 @@ struct endpoint {
 
     uint64_t refused_epoch; /* the last remote epoch refused for good, and why */
     int refused_reason;
+    struct ep_mismatch mismatch; /* of the last refusal, by either side, since the last session or
+                                  * wish */
 
     uint64_t stale; /* messages ignored: counts */
 
@@ -241,6 +259,10 @@ bool endpoint_may_pass(int error);
 /* The error that the remote gave as its reason when it refused the last session that somebody here
  * wanted, or does now, if it may pass; 0: it has not. */
 int endpoint_reason(const struct endpoint *ep);
+
+/* Why the two sides have nothing in common, if either has refused the other for that since the last
+ * session or wish; NULL: neither has, or nobody knows. */
+const struct ep_mismatch *endpoint_mismatch(const struct endpoint *ep);
 
 /* When EP_EV_TIMER is due; UINT64_MAX: never. */
 uint64_t endpoint_deadline(const struct endpoint *ep);

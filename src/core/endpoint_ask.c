@@ -24,6 +24,10 @@ int endpoint_reason(const struct endpoint *ep) {
     return ep->want_reason;
 }
 
+const struct ep_mismatch *endpoint_mismatch(const struct endpoint *ep) {
+    return ep->mismatch.theirs[0] != '\0' ? &ep->mismatch : NULL;
+}
+
 static uint64_t earlier(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }

@@ -25,11 +25,16 @@ static const uint8_t DESCRIPTOR_MAGIC[4] = {'W', 'E', 'I', 'M'};
 
 enum {
     QP_SET_FLAG_ORDERED = 0x1,
+    ENTRY_DEVICE = 1, /* a kind */
+    DEVICE_FLAG_USED = 0x1,
+    DEVICE_FLAG_UNTRIED = 0x2,
     STATE_FLAG_THREAD = 0x1,
     PSN_MAX = 0xffffff,
+    QP_SET_HEAD_SIZE = 18,
     DESCRIPTOR_HEAD_SIZE = 56,
     CHECKSUM_SIZE = 8,
-    LENGTH_OFFSET = 8 /* of the length field in a message */
+    LENGTH_OFFSET = 8, /* of the length field in a message */
+    HEAD_FIXED = 28    /* bytes that all versions have */
 };
 
 /* ---- checks ------------------------------------------------------------ */
@@ -51,13 +56,27 @@ static bool name_valid(const char *name) {
     return text_length(name, WEIR_DEVICE_NAME_MAX) > 0;
 }
 
+/* Of none only pass and life say something. */
 static bool qp_set_valid(const struct wire_qp_set *set) {
-    if (!name_valid(set->device) || set->qp_count < 1 || set->qp_count > WEIR_QPS_MAX ||
-        set->recv_credits < 1 || set->recv_credits > WIRE_CREDITS_MAX || set->pass == 0 ||
-        set->life == 0)
+    if (set->pass == 0 || set->life == 0 || set->qp_count > WEIR_QPS_MAX)
+        return false;
+    if (set->qp_count == 0)
+        return true;
+    if (!name_valid(set->device) || set->recv_credits < 1 || set->recv_credits > WIRE_CREDITS_MAX)
         return false;
     for (uint32_t i = 0; i < set->qp_count; i++) {
         if (set->qps[i].psn > PSN_MAX || set->qps[i].blob_length > WEIR_QP_BLOB_MAX)
+            return false;
+    }
+    return true;
+}
+
+/* beside: entries of the same list that are elsewhere. */
+static bool devices_valid(const struct wire_devices *devices, uint32_t beside) {
+    if (devices->count + beside > WIRE_DEVICES_MAX)
+        return false;
+    for (uint32_t i = 0; i < devices->count; i++) {
+        if (!name_valid(devices->entries[i].name))
             return false;
     }
     return true;
@@ -97,9 +116,9 @@ static bool message_valid(const struct wire_message *m) {
         return text_length(m->address, WEIR_ADDRESS_MAX) >= 0;
     case WIRE_HELLO:
     case WIRE_HELLO_ACK:
-        return qp_set_valid(&m->qps);
+        return qp_set_valid(&m->qps) && devices_valid(&m->devices, m->qps.qp_count > 0);
     case WIRE_REFUSE:
-        return m->reason >= WIRE_REASON_MIN && m->reason < 0;
+        return m->reason >= WIRE_REASON_MIN && m->reason < 0 && devices_valid(&m->devices, 0);
     case WIRE_SETTLED:
         return m->settled.reason >= WIRE_REASON_MIN && m->settled.reason <= 0 &&
                (m->settled.reason == 0) == (m->settled.broke == 0);
@@ -116,27 +135,28 @@ static bool message_valid(const struct wire_message *m) {
     return false;
 }
 
+/* A later version may offer what this one does not know, and nothing else. This one has a set. */
+static bool lacks_set(const struct wire_message *m) {
+    return (m->type == WIRE_HELLO || m->type == WIRE_HELLO_ACK) && m->qps.qp_count == 0;
+}
+
 /* ---- pieces: the put_ ones write what was checked ------------------------ */
 
-static void put_name(struct writer *w, const char *name) {
-    char padded[WEIR_DEVICE_NAME_MAX] = {0};
+static uint32_t qp_set_length(const struct wire_qp_set *set) {
+    uint32_t length = QP_SET_HEAD_SIZE;
 
-    memcpy(padded, name, strlen(name));
-    put_bytes(w, padded, sizeof(padded));
+    for (uint32_t i = 0; i < set->qp_count; i++)
+        length += 4 + set->qps[i].blob_length;
+    return length;
 }
 
 static void put_qp_set(struct writer *w, const struct wire_qp_set *set) {
-    put_name(w, set->device);
-    put_bytes(w, set->fabric, sizeof(set->fabric));
     put_uint(w, set->mtu, 4);
     put_uint(w, set->rd_atomic, 4);
     put_uint(w, set->recv_credits, 4);
     put_uint(w, set->recv_bytes_max, 4);
-    put_uint(w, set->pass, 8);
-    put_uint(w, set->life, 8);
     put_uint(w, set->ordered ? QP_SET_FLAG_ORDERED : 0, 1);
     put_uint(w, set->qp_count, 1);
-    put_uint(w, 0, 2);
     for (uint32_t i = 0; i < set->qp_count; i++) {
         put_uint(w, set->qps[i].psn, 3);
         put_uint(w, set->qps[i].blob_length, 1);
@@ -144,40 +164,135 @@ static void put_qp_set(struct writer *w, const struct wire_qp_set *set) {
     }
 }
 
-static void get_qp_set(struct reader *r, struct wire_qp_set *set) {
-    uint64_t flags;
+/* All that is left of the reader is the set's. pass and life stay as they are. */
+static bool get_qp_set(struct reader r, const struct wire_device *device, struct wire_qp_set *set) {
+    const uint64_t pass = set->pass, life = set->life;
 
-    memset(set, 0, sizeof(*set));
-    get_bytes(r, set->device, sizeof(set->device));
-    get_bytes(r, set->fabric, sizeof(set->fabric));
-    set->mtu = (uint32_t)get_uint(r, 4);
-    set->rd_atomic = (uint32_t)get_uint(r, 4);
-    set->recv_credits = (uint32_t)get_uint(r, 4);
-    set->recv_bytes_max = (uint32_t)get_uint(r, 4);
-    set->pass = get_uint(r, 8);
-    set->life = get_uint(r, 8);
-    flags = get_uint(r, 1);
-    set->ordered = flags == QP_SET_FLAG_ORDERED;
-    set->qp_count = (uint32_t)get_uint(r, 1);
-    if (flags > QP_SET_FLAG_ORDERED || set->qp_count > WEIR_QPS_MAX || get_uint(r, 2) != 0 ||
-        set->device[sizeof(set->device) - 1] != '\0') {
-        r->bad = true;
-        return;
-    }
-    /* The padding has to be zeros, or two encodings would mean the same. */
-    size_t name_length = strlen(set->device);
-    if (!is_zero((const uint8_t *)set->device + name_length, sizeof(set->device) - name_length)) {
-        r->bad = true;
-        return;
-    }
-    for (uint32_t i = 0; i < set->qp_count && !r->bad; i++) {
-        set->qps[i].psn = (uint32_t)get_uint(r, 3);
-        set->qps[i].blob_length = (uint32_t)get_uint(r, 1);
+    *set = (struct wire_qp_set){.pass = pass, .life = life};
+    memcpy(set->device, device->name, sizeof(set->device));
+    memcpy(set->fabric, device->fabric, sizeof(set->fabric));
+    set->mtu = (uint32_t)get_uint(&r, 4);
+    set->rd_atomic = (uint32_t)get_uint(&r, 4);
+    set->recv_credits = (uint32_t)get_uint(&r, 4);
+    set->recv_bytes_max = (uint32_t)get_uint(&r, 4);
+    set->ordered = (get_uint(&r, 1) & QP_SET_FLAG_ORDERED) != 0;
+    set->qp_count = (uint32_t)get_uint(&r, 1);
+    if (r.bad || set->qp_count < 1 || set->qp_count > WEIR_QPS_MAX)
+        return false;
+    for (uint32_t i = 0; i < set->qp_count && !r.bad; i++) {
+        set->qps[i].psn = (uint32_t)get_uint(&r, 3);
+        set->qps[i].blob_length = (uint32_t)get_uint(&r, 1);
         if (set->qps[i].blob_length > WEIR_QP_BLOB_MAX)
-            r->bad = true;
-        else
-            get_bytes(r, set->qps[i].blob, set->qps[i].blob_length);
+            return false;
+        get_bytes(&r, set->qps[i].blob, set->qps[i].blob_length);
     }
+    return !r.bad;
+}
+
+/* set: NULL: none. */
+static void put_device(struct writer *w, const struct wire_device *device,
+                       const struct wire_qp_set *set) {
+    const size_t name_length = strlen(device->name);
+    const size_t set_length = set != NULL ? qp_set_length(set) : 0;
+
+    put_uint(w, 5 + name_length + WEIR_FABRIC_ID_SIZE + set_length, 2);
+    put_uint(w, ENTRY_DEVICE, 1);
+    put_uint(w,
+             (device->used ? DEVICE_FLAG_USED : 0u) | (device->untried ? DEVICE_FLAG_UNTRIED : 0u),
+             1);
+    put_uint(w, name_length, 1);
+    put_bytes(w, device->name, name_length);
+    put_bytes(w, device->fabric, sizeof(device->fabric));
+    put_uint(w, set_length, 2);
+    if (set != NULL)
+        put_qp_set(w, set);
+}
+
+/* set: NULL, or without QPs: none. Its device comes first. */
+static void put_devices(struct writer *w, const struct wire_devices *devices,
+                        const struct wire_qp_set *set) {
+    const bool with_set = set != NULL && set->qp_count > 0;
+
+    put_uint(w, WIRE_DEVICES_VERSION, 1);
+    put_uint(w, devices->count + (with_set ? 1u : 0u), 1);
+    if (with_set) {
+        struct wire_device own = {.used = true};
+        memcpy(own.name, set->device, sizeof(own.name));
+        memcpy(own.fabric, set->fabric, sizeof(own.fabric));
+        put_device(w, &own, set);
+    }
+    for (uint32_t i = 0; i < devices->count; i++)
+        put_device(w, &devices->entries[i], NULL);
+}
+
+/* A part of what the reader has: so many bytes. */
+static struct reader get_part(struct reader *r, size_t length) {
+    struct reader part = {.in = r->in, .left = length, .bad = r->bad || r->left < length};
+
+    if (part.bad) {
+        r->bad = true;
+        return part;
+    }
+    r->in += length;
+    r->left -= length;
+    return part;
+}
+
+/* The part of an entry that is a device, and its set, without bytes if there is none. */
+static void get_device(struct reader *r, struct wire_device *device, struct reader *set_out) {
+    const uint64_t flags = get_uint(r, 1);
+    const size_t name_length = get_uint(r, 1);
+
+    *device = (struct wire_device){.used = (flags & DEVICE_FLAG_USED) != 0,
+                                   .untried = (flags & DEVICE_FLAG_UNTRIED) != 0};
+    if (name_length >= sizeof(device->name)) {
+        r->bad = true;
+        return;
+    }
+    get_bytes(r, device->name, name_length);
+    get_bytes(r, device->fabric, sizeof(device->fabric));
+    *set_out = get_part(r, get_uint(r, 2));
+    device->used |= set_out->left > 0; /* nobody has QPs on a device that is not open */
+    if (strlen(device->name) != name_length || !name_valid(device->name))
+        r->bad = true;
+}
+
+/* How well a set of this device would do, more than 0. */
+static int rank_of(const struct wire_device *device, const struct wire_device *own) {
+    if (own == NULL || strncmp(device->name, own->name, sizeof(own->name)) != 0)
+        return 1;
+    return memcmp(device->fabric, own->fabric, sizeof(own->fabric)) == 0 ? 3 : 2;
+}
+
+/* set: NULL: sets are skipped. */
+static void get_devices(struct reader *r, const struct wire_device *own,
+                        struct wire_devices *devices, struct wire_qp_set *set) {
+    const uint64_t version = get_uint(r, 1), count = get_uint(r, 1);
+    uint32_t chosen = 0;
+    int rank = 0;
+
+    memset(devices, 0, sizeof(*devices));
+    if (version < 1 || count > WIRE_DEVICES_MAX)
+        r->bad = true;
+    for (uint64_t i = 0; i < count && !r->bad; i++) {
+        struct reader entry = get_part(r, get_uint(r, 2)), set_bytes = {0};
+        if (get_uint(&entry, 1) == ENTRY_DEVICE && !entry.bad) {
+            struct wire_device *device = &devices->entries[devices->count++];
+            get_device(&entry, device, &set_bytes);
+            if (!entry.bad && set != NULL && set_bytes.left > 0 && rank_of(device, own) > rank) {
+                rank = rank_of(device, own);
+                chosen = devices->count - 1;
+                entry.bad = !get_qp_set(set_bytes, device, set);
+            }
+        }
+        r->bad |= entry.bad;
+    }
+    if (rank == 0 || r->bad)
+        return;
+    devices->count--;
+    memmove(&devices->entries[chosen], &devices->entries[chosen + 1],
+            (devices->count - chosen) * sizeof(devices->entries[0]));
+    memset(&devices->entries[devices->count], 0, sizeof(devices->entries[0]));
 }
 
 static void put_address(struct writer *w, const char *address) {
@@ -251,13 +366,36 @@ static void get_state(struct reader *r, struct wire_state *state) {
     }
 }
 
+static void put_hello(struct writer *w, const struct wire_message *m) {
+    put_uint(w, m->qps.pass, 8);
+    put_uint(w, m->qps.life, 8);
+    put_devices(w, &m->devices, &m->qps);
+}
+
+static void get_hello(struct reader *r, const struct wire_device *own, struct wire_message *m) {
+    memset(&m->qps, 0, sizeof(m->qps));
+    m->qps.pass = get_uint(r, 8);
+    m->qps.life = get_uint(r, 8);
+    get_devices(r, own, &m->devices, &m->qps);
+}
+
+static void put_refuse(struct writer *w, const struct wire_message *m) {
+    put_uint(w, (uint32_t)m->reason, 4);
+    put_devices(w, &m->devices, NULL);
+}
+
+static void get_refuse(struct reader *r, struct wire_message *m) {
+    m->reason = (int32_t)(uint32_t)get_uint(r, 4);
+    get_devices(r, NULL, &m->devices, NULL);
+}
+
 /* ---- messages ---------------------------------------------------------- */
 
 int wire_encode(const struct wire_message *message, uint8_t *out, size_t size,
                 uint32_t *length_out) {
     struct writer w = {.out = out, .size = size};
 
-    if (!message_valid(message))
+    if (!message_valid(message) || lacks_set(message))
         return WEIR_EINVAL;
     put_bytes(&w, MESSAGE_MAGIC, sizeof(MESSAGE_MAGIC));
     put_uint(&w, WIRE_VERSION, 2);
@@ -274,9 +412,9 @@ int wire_encode(const struct wire_message *message, uint8_t *out, size_t size,
     if (message->type == WIRE_IAM)
         put_uint(&w, message->pass, 8);
     else if (message->type == WIRE_HELLO || message->type == WIRE_HELLO_ACK)
-        put_qp_set(&w, &message->qps);
+        put_hello(&w, message);
     else if (message->type == WIRE_REFUSE)
-        put_uint(&w, (uint32_t)message->reason, 4);
+        put_refuse(&w, message);
     else if (message->type == WIRE_SETTLED)
         put_settled(&w, &message->settled);
     else if (message->type == WIRE_STATE)
@@ -289,7 +427,20 @@ int wire_encode(const struct wire_message *message, uint8_t *out, size_t size,
     return WEIR_OK;
 }
 
-int wire_decode(const uint8_t *in, size_t length, struct wire_message *message_out) {
+uint32_t wire_version_of(const uint8_t *in, size_t length) {
+    struct reader r = {.in = in, .left = length};
+    uint32_t version;
+
+    if (length < HEAD_FIXED)
+        return 0;
+    expect_bytes(&r, MESSAGE_MAGIC, sizeof(MESSAGE_MAGIC));
+    version = (uint32_t)get_uint(&r, 2);
+    get_uint(&r, 2);
+    return get_uint(&r, 4) == length && !r.bad ? version : 0;
+}
+
+int wire_decode_for(const uint8_t *in, size_t length, const struct wire_device *own,
+                    struct wire_message *message_out) {
     struct reader r = {.in = in, .left = length};
     struct wire_message *m = message_out;
     uint64_t version, type;
@@ -312,9 +463,9 @@ int wire_decode(const uint8_t *in, size_t length, struct wire_message *message_o
     if (m->type == WIRE_IAM)
         m->pass = get_uint(&r, 8);
     else if (m->type == WIRE_HELLO || m->type == WIRE_HELLO_ACK)
-        get_qp_set(&r, &m->qps);
+        get_hello(&r, own, m);
     else if (m->type == WIRE_REFUSE)
-        m->reason = (int32_t)(uint32_t)get_uint(&r, 4);
+        get_refuse(&r, m);
     else if (m->type == WIRE_SETTLED)
         get_settled(&r, &m->settled);
     else if (m->type == WIRE_STATE)
@@ -366,7 +517,8 @@ static uint32_t smaller(uint32_t a, uint32_t b) {
 
 int wire_qp_set_negotiate(const struct wire_qp_set *local, const struct wire_qp_set *remote,
                           struct wire_agreed *agreed_out) {
-    if (strncmp(local->device, remote->device, sizeof(local->device)) != 0 ||
+    if (remote->qp_count == 0 ||
+        strncmp(local->device, remote->device, sizeof(local->device)) != 0 ||
         memcmp(local->fabric, remote->fabric, sizeof(local->fabric)) != 0 ||
         remote->recv_bytes_max < WIRE_DATA_SIZE + WEIR_NOTIFY_MAX) /* one SEND, never split */
         return WEIR_EREFUSED;
@@ -375,6 +527,39 @@ int wire_qp_set_negotiate(const struct wire_qp_set *local, const struct wire_qp_
     agreed_out->rd_atomic = smaller(local->rd_atomic, remote->rd_atomic);
     agreed_out->ordered = local->ordered && remote->ordered;
     return WEIR_OK;
+}
+
+static bool device_fits(const struct wire_device *a, const struct wire_device *b) {
+    return strncmp(a->name, b->name, sizeof(a->name)) == 0 &&
+           (a->untried || b->untried || memcmp(a->fabric, b->fabric, sizeof(a->fabric)) == 0);
+}
+
+const struct wire_device *wire_devices_common(const struct wire_devices *local,
+                                              const struct wire_devices *remote,
+                                              const struct wire_device **remote_out) {
+    const struct wire_device *ours = NULL;
+
+    for (uint32_t i = 0; i < local->count; i++) {
+        for (uint32_t j = 0; j < remote->count; j++) {
+            const struct wire_device *a = &local->entries[i], *b = &remote->entries[j];
+            const bool sure = !a->untried && !b->untried;
+            if (!device_fits(a, b) || (ours != NULL && !sure))
+                continue;
+            ours = a;
+            *remote_out = b;
+            if (sure)
+                return ours;
+        }
+    }
+    return ours;
+}
+
+const struct wire_device *wire_devices_used(const struct wire_devices *devices) {
+    for (uint32_t i = 0; i < devices->count; i++) {
+        if (devices->entries[i].used)
+            return &devices->entries[i];
+    }
+    return NULL;
 }
 
 /* ---- memory descriptors ------------------------------------------------ */

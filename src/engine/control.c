@@ -360,6 +360,25 @@ static void ignore_name(const weir_engine *engine, struct wire_message *message)
         message->address[0] = '\0';
 }
 
+/* Who speaks another version is told ours, by a message whose head it can read; and where we
+ * dialled, it is remembered for the application. An engine that dialled does not answer: the other
+ * has heard our version already. */
+static void on_malformed(weir_engine *engine, uint64_t conn, const uint8_t *bytes,
+                         uint32_t length) {
+    const struct weir_control *control = &engine->ports.control;
+    uint32_t version = wire_version_of(bytes, length);
+    struct peer *peer = dialled_on(engine, conn);
+    engine->stats.control_malformed++;
+    if (version != 0 && version != WIRE_VERSION) {
+        if (peer != NULL)
+            peer->version_theirs = version;
+        else if (!engine->closing)
+            conn_identify(engine, conn, WIRE_WHO, NULL, 0, false);
+    }
+    control->ops->hangup(control->self, conn);
+    dial_closed(engine, conn, WEIR_EPEER);
+}
+
 static void on_connected(weir_engine *engine, uint64_t conn) {
     struct peer *peer = dialled_on(engine, conn);
     if (peer == NULL)
@@ -387,13 +406,12 @@ int control_poll(weir_engine *engine, int budget) {
             news_event(engine, WEIR_EVENT_REFUSED, 0, event.error, 0);
             break;
         case WEIR_CONTROL_MESSAGE:
-            if (wire_decode(event.message, event.length, &message) == WEIR_OK) {
+            if (wire_decode_for(event.message, event.length, &engine->devices.entries[0],
+                                &message) == WEIR_OK) {
                 ignore_name(engine, &message);
                 on_message(engine, event.conn, &message);
             } else {
-                engine->stats.control_malformed++;
-                control->ops->hangup(control->self, event.conn);
-                dial_closed(engine, event.conn, WEIR_EPEER);
+                on_malformed(engine, event.conn, event.message, event.length);
             }
             break;
         default:

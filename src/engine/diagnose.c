@@ -484,5 +484,5 @@ static const char *step_of(const struct peer *peer) {
 
 struct watch_step diagnose_handshake(const struct peer *peer) {
     bool broke = peer->standing.state == STANDING_DEGRADED && !peer->proving;
-    return (struct watch_step){step_of(peer), broke ? peer->cause.error : 0};
+    return (struct watch_step){step_of(peer), peer->version_theirs, broke ? peer->cause.error : 0};
 }

@@ -244,6 +244,7 @@ void dial_start(weir_engine *engine, struct peer *peer) {
 void dial_answered(weir_engine *engine, struct peer *peer) {
     rtt_answered(&peer->rtt, &peer->who, engine_now(engine));
     peer->dial = DIAL_NONE;
+    peer->version_theirs = 0;
     peer->dials_answered++;
 }
 

@@ -85,6 +85,16 @@ static void failed(weir_engine *engine, struct peer *peer, int error) {
         peer_unreachable(engine, peer, error);
 }
 
+/* We have refused the session that the peer asked for, as the two have nothing in common. The
+ * application may hear of it when the peer is gone. */
+static void refused(weir_engine *engine, struct peer *peer, int error) {
+    const struct ep_mismatch *mismatch = endpoint_mismatch(&peer->endpoint);
+    engine->unlike.handle = peer->handle;
+    engine->unlike.mismatch = mismatch != NULL ? *mismatch : (struct ep_mismatch){0};
+    engine->stats.sessions_refused++;
+    peer_tell(engine, standing_step(&peer->standing, STANDING_IN_REFUSAL), peer, error, 0);
+}
+
 static void said(weir_engine *engine, struct peer *peer, const struct ep_effect *effect) {
     uint64_t epoch;
     enum wire_type type = wire_peek(effect->data, effect->length, &epoch);
@@ -132,6 +142,9 @@ static bool perform(weir_engine *engine, struct peer *peer, const struct ep_effe
         return false;
     case EP_DO_SETTLED:
         settled(engine, peer, effect);
+        return false;
+    case EP_DO_REFUSED:
+        refused(engine, peer, effect->error);
         return false;
     case EP_DO_FAILED:
         failed(engine, peer, effect->error);

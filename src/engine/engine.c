@@ -63,6 +63,24 @@ static void record(weir_engine *e) {
     TRACE(e, open, 0, 0, 0, 0);
 }
 
+/* The list that peers are told. */
+static void list_devices(weir_engine *e) {
+    struct wire_devices *list = &e->devices;
+    struct wire_device *own = &list->entries[list->count++];
+    own->used = true;
+    memcpy(own->name, e->caps.name, sizeof(own->name));
+    memcpy(own->fabric, e->caps.fabric, sizeof(own->fabric));
+    for (uint32_t i = 0; i < e->ports.other_count; i++) {
+        const struct weir_other_device *other = &e->ports.others[i];
+        struct wire_device *device = &list->entries[list->count++];
+        snprintf(device->name, sizeof(device->name), "%s", other->name);
+        memcpy(device->fabric, other->fabric, sizeof(device->fabric));
+        device->untried = other->untried;
+    }
+}
+
+_Static_assert(WEIR_OTHER_DEVICES_MAX + 1 <= WIRE_DEVICES_MAX, "all of them can be told");
+
 int engine_create(const weir_engine_options *options, const struct weir_ports *ports,
                   weir_engine **engine_out) {
     weir_engine_options limits;
@@ -79,6 +97,7 @@ int engine_create(const weir_engine_options *options, const struct weir_ports *p
     e->device_ops = ports->device_ops;
     e->device = ports->device;
     e->device_ops->query(e->device, &e->caps);
+    list_devices(e);
     if (e->caps.message_bytes_max < MESSAGE_BYTES) {
         rc = WEIR_ENOTSUP; /* a notification has to fit in a message */
         goto free_engine;

@@ -74,6 +74,24 @@ uint64_t open_address_bytes(const weir_engine_options *options,
            recorder_bytes(options->peers_max) + caps->map_bytes;
 }
 
+/* The devices that this process could use instead, as far as a glance tells: a probe may load
+ * libraries that the application has no use for, and take a second. */
+static void look_at_others(struct weir_ports *ports) {
+    for (size_t i = 0; i < device_table_count && ports->other_count < WEIR_OTHER_DEVICES_MAX; i++) {
+        const struct weir_device_ops *ops = device_table[i];
+        struct weir_device_caps caps = {0};
+        if (ops == ports->device_ops)
+            continue;
+        int rc = ops->glance != NULL ? ops->glance(&caps) : WEIR_EAGAIN;
+        if (rc != WEIR_OK && rc != WEIR_EAGAIN)
+            continue;
+        struct weir_other_device *other = &ports->others[ports->other_count++];
+        *other = (struct weir_other_device){.name = ops->name, .untried = rc == WEIR_EAGAIN};
+        if (rc == WEIR_OK)
+            memcpy(other->fabric, caps.fabric, sizeof(other->fabric));
+    }
+}
+
 static int open_ports(const weir_engine_options *options, struct weir_ports *ports) {
     ports->device_ops = device_find(options->device);
     if (ports->device_ops == NULL)
@@ -89,6 +107,7 @@ static int open_ports(const weir_engine_options *options, struct weir_ports *por
     rc = ports->device_ops->open(&ports->env, &ports->device);
     if (rc != WEIR_OK)
         goto close_env;
+    look_at_others(ports);
     rc = tcp_open(&ports->env, conns_of(options), &ports->control);
     if (rc != WEIR_OK)
         goto close_device;

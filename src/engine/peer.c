@@ -86,6 +86,7 @@ static void bind_peer(weir_engine *engine, struct peer *peer, const uint8_t *ins
         .retransmit_ns = engine->options.retransmit_ns,
         .rtt = &peer->rtt,
         .pile = &engine->pile,
+        .devices = &engine->devices,
         .settled = settled_of,
         .self = peer,
     };

@@ -143,8 +143,12 @@ static void say_connect(const weir_stall_info *info, const struct watch_step *st
     if (step->broke != 0)
         snprintf(before, sizeof(before), "the session broke (%s), and there is no new one",
                  say_broke(step->broke));
-    snprintf(out, size, "%s: %s%s%s%s", before, step->words, info->error != 0 ? " (" : "",
-             info->error != 0 ? weir_strerror(info->error) : "", info->error != 0 ? ")" : "");
+    if (step->version != 0)
+        snprintf(out, size, "%s: it speaks version %" PRIu32 " of the protocol, this library %d",
+                 before, step->version, WIRE_VERSION);
+    else
+        snprintf(out, size, "%s: %s%s%s%s", before, step->words, info->error != 0 ? " (" : "",
+                 info->error != 0 ? weir_strerror(info->error) : "", info->error != 0 ? ")" : "");
 }
 
 /* Of an engine that does not answer now, or did so late, or said that it was away. */

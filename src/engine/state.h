@@ -212,7 +212,8 @@ struct stall {
 /* The step that a handshake is at. */
 struct watch_step {
     const char *words;
-    int broke; /* why the session before it broke; 0: there was none, or nobody knows */
+    uint32_t version; /* of the protocol, that the peer speaks; 0: ours, or nobody knows */
+    int broke;        /* why the session before it broke; 0: there was none, or nobody knows */
 };
 
 /* The counts at the time when the peer was asked how it is, in this stillness. */
@@ -509,6 +510,8 @@ struct peer {
     uint32_t stays_next; /* there */
     struct notes notes;
     bool dial_failed;        /* the last time nobody answered there */
+    uint32_t version_theirs; /* of the protocol, of what answered at its address; 0: ours, or nobody
+                              * did */
     int dial_error;          /* why the dial that is under way will have failed at its deadline */
     bool reached;            /* it did answer there: who is at its address is known */
     bool guarded;            /* a session has been up: what is said in its name counts on its own
@@ -687,7 +690,13 @@ struct weir_engine {
         bool known;
         struct weir_device_counts counts;
     } device_counted;
-    struct ep_pile pile; /* of their attempts */
+    struct ep_pile pile;         /* of their attempts */
+    struct wire_devices devices; /* what peers are told of: this engine's, and what it could have */
+    struct {
+        uint64_t
+            handle; /* of the last peer whose device has nothing in common with ours; 0: none */
+        struct ep_mismatch mismatch;
+    } unlike;
     uint32_t peers_max;
     uint32_t peers_mask;     /* the table's size is a power of two, if not all of it is used */
     uint64_t fast_bytes_end; /* the fast way in is for less than this: 0 without a reserve */

@@ -286,8 +286,12 @@ struct weir_rmr {
 struct weir_device_ops {
     const char *name;
     /* 0; ENODEVICE: cannot be used here; EINVAL: its environment variables are wrong; EMFILE.
-     * caps_out->note says why. No side effect. Any thread. */
+     * caps_out->note says why. No side effect but that libraries are loaded. Any thread. */
     int (*probe)(struct weir_device_caps *caps_out);
+    /* What is seen at a glance: it loads and opens nothing. 0: it can be used as far as that tells,
+     * and caps_out->fabric is as probe has it. EAGAIN: perhaps, only probe knows. ENODEVICE: not.
+     * NULL: only probe knows. Any thread. */
+    int (*glance)(struct weir_device_caps *caps_out);
     int (*open)(const struct weir_env *env, struct weir_device **device_out);
     /* All QPs are destroyed and all memory released before. */
     void (*close)(struct weir_device *device);
@@ -531,12 +535,23 @@ struct weir_recorder_port {
     uint64_t unix_now; /* seconds since 1970 */
 };
 
+/* A device that this engine has not open and could have, for peers to know. */
+struct weir_other_device {
+    const char *name; /* static storage */
+    uint8_t fabric[WEIR_FABRIC_ID_SIZE];
+    bool untried; /* perhaps; the fabric is not known */
+};
+
+enum { WEIR_OTHER_DEVICES_MAX = 7 };
+
 struct weir_ports {
     struct weir_env env;
     struct weir_control control;
     struct weir_wait wait;
     const struct weir_device_ops *device_ops;
-    struct weir_device *device; /* open */
+    struct weir_device *device;                              /* open */
+    struct weir_other_device others[WEIR_OTHER_DEVICES_MAX]; /* the best one first */
+    uint32_t other_count;
     struct weir_recorder_port recorder;
 };
 

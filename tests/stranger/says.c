@@ -205,6 +205,20 @@ static void some_set(struct wire_qp_set *out) {
         twist_set(out);
 }
 
+static void some_devices(struct wire_devices *out) {
+    static const char *const names[] = {"shm", "verbs", "efa", "ofi", "nothing"};
+    memset(out, 0, sizeof(*out));
+    out->count = pick(WIRE_DEVICES_MAX);
+    for (uint32_t i = 0; i < out->count; i++) {
+        struct wire_device *entry = &out->entries[i];
+        snprintf(entry->name, sizeof(entry->name), "%s", names[pick(5)]);
+        entry->used = chance(3);
+        entry->untried = chance(3);
+        if (chance(2))
+            memcpy(entry->fabric, lore.fabric, sizeof(entry->fabric));
+    }
+}
+
 static uint64_t some_pass(void) {
     uint32_t known = lore.pass_count < PASSES ? lore.pass_count : PASSES;
     switch (pick(4)) {
@@ -277,6 +291,9 @@ static void some_body(int target, struct wire_message *message) {
         some_window(&message->settled);
     else if (message->type == WIRE_STATE)
         some_state(&message->state);
+    if (message->type == WIRE_HELLO || message->type == WIRE_HELLO_ACK ||
+        message->type == WIRE_REFUSE)
+        some_devices(&message->devices);
 }
 
 static void address_to(int target, struct wire_message *message) {

@@ -16,6 +16,7 @@
 #include "fork.h"
 #include "memlock.h"
 #include "pages.h"
+#include "rdma.h"
 
 /* ---- what it can do ---- */
 
@@ -230,6 +231,7 @@ static void efa_query(struct weir_device *device, struct weir_device_caps *caps_
 const struct weir_device_ops efa_device_ops = {
     .name = "efa",
     .probe = efa_probe,
+    .glance = rdma_glance,
     .open = efa_open,
     .close = efa_close,
     .query = efa_query,

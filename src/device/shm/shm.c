@@ -105,6 +105,7 @@ static void shm_query(struct weir_device *device, struct weir_device_caps *caps_
 const struct weir_device_ops shm_device_ops = {
     .name = "shm",
     .probe = shm_probe,
+    .glance = shm_glance,
     .open = shm_open_device,
     .close = shm_close_device,
     .query = shm_query,

@@ -523,6 +523,7 @@ uint32_t shm_post_pieces(struct weir_qp *qp, const struct weir_span *span,
 /* The index-th environment variable that the backend reads; false past the last. */
 bool shm_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 int shm_probe(struct weir_device_caps *caps_out);
+int shm_glance(struct weir_device_caps *caps_out);
 /* The device's capabilities at a place. ENODEVICE, EINVAL, EMFILE. */
 int caps_fill(const struct shm_place *place, struct weir_device_caps *caps_out);
 

@@ -16,6 +16,7 @@
 
 #include "fork.h"
 #include "memlock.h"
+#include "rdma.h"
 #include "verbs.h"
 
 /* A device that pins its queues, too, pins about as much in open; it does not say how much. */
@@ -259,6 +260,7 @@ static void verbs_query(struct weir_device *device, struct weir_device_caps *cap
 const struct weir_device_ops verbs_device_ops = {
     .name = "verbs",
     .probe = verbs_probe,
+    .glance = rdma_glance,
     .open = verbs_open,
     .close = verbs_close,
     .let_go = verbs_let_go,
