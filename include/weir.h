@@ -575,8 +575,9 @@ WEIR_API int weir_read(weir_engine *engine, weir_peer peer, const weir_segment *
 
 /* The terminal status: 0 or one of weir_write's. It is
  * reached once and never changes. Terminal means quiesced: no device touches
- * the buffers on either side any more. Makes no progress. Errors: EINPROGRESS (it has none yet),
- * ESTALE (after release; an id 0 is always done: 0). */
+ * the buffers on either side any more; after EUNKNOWN, EPEER and ECLOSED, those on this side: the
+ * peer did not say that its side is through. Makes no progress. Errors: EINPROGRESS (it has none
+ * yet), ESTALE (after release; an id 0 is always done: 0). */
 WEIR_API int weir_transfer_status(weir_engine *engine, weir_transfer transfer);
 
 /* Makes progress until the transfer is terminal or timeout_ns has passed; spins
@@ -587,9 +588,11 @@ WEIR_API int weir_transfer_wait(weir_engine *engine, weir_transfer transfer, uin
 /* Asks for an early end. The status becomes ECANCELED (or what it was already
  * going to be) as soon as no device can touch the buffers. Does not wait for a
  * thread that has the engine. 0, also when it is terminal already.
- * After ECANCELED or ETIMEDOUT any part of the bytes may be in place, all of them too,
- * and the notification will not come any more (but may have, if the session broke and
- * the peer never said what had arrived). Errors: ESTALE. */
+ * After ECANCELED or ETIMEDOUT any part of the bytes may be in place, all of them too, no more of
+ * them will be, and the notification, or the message, did not come and will not. If work that was
+ * posted had to be stopped and the peer is silent about it for connect_timeout_ns, it is EUNKNOWN
+ * instead: bytes and notification may come, when a peer that was stopped goes on, say.
+ * Errors: ESTALE. */
 WEIR_API int weir_transfer_cancel(weir_engine *engine, weir_transfer transfer);
 
 /* Gives the handle back, at any time. A transfer under way goes on, unobserved. Errors:

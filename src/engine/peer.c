@@ -348,7 +348,9 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     peer_disown(engine, peer);
     transfer_fail_all(engine, peer, error, true);
     talk_gone(engine, peer);
-    transfer_abandon(engine, peer, UINT64_MAX, error);
+    /* The dead execute nothing; a peer that was not reached may be there. */
+    transfer_abandon(engine, peer, UINT64_MAX,
+                     error == WEIR_EPEER || error == WEIR_ECLOSED ? error : WEIR_EUNKNOWN);
 }
 
 /* The peer's other handles that the application has open: events carry this one. */

@@ -21,7 +21,7 @@
  * Owns the terminal status and its report, and how messages are put; the lists are lists.c's.
  * Invariant: a transfer is terminal only when no run of it is outstanding and, if one was flushed,
  * when the other side has said that its QPs are quiet too, or its word is not waited for any more
- * (transfer_abandon).
+ * (transfer_abandon): then its status is none of its own.
  */
 #include "transfer.h"
 
@@ -633,6 +633,15 @@ static void replay(weir_engine *engine, struct peer *peer, struct transfer *tran
     peer->replays++;
 }
 
+/* The other side never said that it is through with what the transfer had posted, and may have it
+ * still. So no status of the transfer's own counts: each promises that nothing of it will be done
+ * any more. */
+static int unsettled_status(const struct peer *peer, const struct transfer *transfer) {
+    if (transfer_is_own(transfer) && transfer->result != 0)
+        return transfer->result;
+    return peer->abandoned_error;
+}
+
 /* Settles one parked transfer whose own QPs are gone. */
 static void unpark(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                    uint32_t hint) {
@@ -669,8 +678,7 @@ static void unpark(weir_engine *engine, struct peer *peer, struct transfer *tran
             replay(engine, peer, transfer, hint);
         }
     } else if (transfer->epoch <= peer->abandoned_epoch) {
-        transfer_finish(engine, transfer,
-                        transfer->result != 0 ? transfer->result : peer->abandoned_error);
+        transfer_finish(engine, transfer, unsettled_status(peer, transfer));
     } else {
         set_waiting(transfer, WEIR_WAITING_SETTLE);
     }
@@ -701,7 +709,7 @@ void transfer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, in
     if (epoch > peer->abandoned_epoch) {
         peer->abandoned_epoch = epoch;
         peer->abandoned_error = error;
-        peer->unsettled |= error == WEIR_EUNKNOWN;
+        peer->unsettled |= error == WEIR_EUNKNOWN && peer_is_there(peer);
     }
     note_unpark(engine, peer);
 }

@@ -18,7 +18,8 @@ void transfer_judge(weir_engine *engine, struct peer *peer, const struct session
 void transfer_excuse(weir_engine *engine, struct peer *peer, uint64_t epoch, bool refused,
                      bool judged);
 void transfer_fail_all(weir_engine *engine, struct peer *peer, int error, bool parked_too);
-/* Nobody will say any more what became of our sessions up to `epoch`. */
+/* Nobody will say any more what became of our sessions up to `epoch`: what they took along ends
+ * with `error`. */
 void transfer_abandon(weir_engine *engine, struct peer *peer, uint64_t epoch, int error);
 /* The peer is gone, or the engine closes: what is the engine's own ends. */
 void transfer_end_own(weir_engine *engine, struct peer *peer);
