@@ -266,7 +266,7 @@ static void act_pause(struct sim_app *app) {
 
     sim_trace(app->run->world, "n%u stops for %llu ns", app->node->index,
               (unsigned long long)pause);
-    app->node->paused_until_ns = app->run->world->now_ns + pause;
+    app->node->paused_until_ns = app->node->stopped_until_ns = app->run->world->now_ns + pause;
 }
 
 void app_act(struct sim_app *app) {

@@ -49,6 +49,8 @@ struct sim_nic_config {
                             * sends that were posted later, a beacon among them */
     bool no_blame;     /* a QP that fails takes the QP of the other side along, and nobody is told
                         * which WR it was that the target refused or that found nobody */
+    bool buffers;      /* with no_blame: what comes for a process that is stopped waits in its host,
+                        * and is taken when that goes on, whatever became of its sender */
     bool mute_errors;  /* an error that one WR is to blame for comes as a mere flush */
     bool news_first;   /* that a QP failed is told by an event, or by its receives, before the
                         * completion is there that says why */
@@ -164,6 +166,7 @@ struct sim_workload_config {
     uint32_t cut_control;
     uint32_t cut_data;
     bool cut_kept;       /* when the world heals, data between two nodes is cut for good */
+    bool stops_kept;     /* the stopped go on in their own time, also when the world has healed */
     uint32_t slow_taker; /* notifications are left lying for a while */
     uint32_t block;      /* a submit may wait for room */
     uint32_t wait;       /* an act waits for a transfer or for news */

@@ -309,6 +309,15 @@ static int send_letter(struct sim_app *app, struct letter *letter, uint32_t numb
                              &options, &letter->handle);
 }
 
+/* A status that is no success, and promises something, promises that nobody takes the letter. */
+static void judge_taken(struct sim_world *world, const struct letter *letter, uint32_t number) {
+    if (letter->terminal && letter->taken != 0 && letter->status != WEIR_OK &&
+        oracle_promises(letter->status)) {
+        sim_violation(world, "S12 letter %u ended with %s, and is taken", number,
+                      weir_error_name(letter->status));
+    }
+}
+
 static void letter_ended(struct sim_app *app, struct letter *letter, int status) {
     struct sim_world *world = app->run->world;
     const struct sim_nic_config *nic = &world->config.nic[letter->from];
@@ -321,6 +330,7 @@ static void letter_ended(struct sim_app *app, struct letter *letter, int status)
     letter->terminal = true;
     letter->status = status;
     node_of(app)->slots[letter->slot] = 0;
+    judge_taken(world, letter, number);
     if (status == WEIR_ECANCELED && !letter->cancelled) {
         sim_violation(world, "S12 letter %u was not cancelled", number);
     }
@@ -609,11 +619,7 @@ static void judge(struct sim_app *app, uint32_t inbox, const weir_message *messa
         sim_violation(world, "M3 letter %u is taken behind letter %u", number, *last);
     }
     *last = number;
-    if (letter->terminal && (letter->status == WEIR_ECANCELED || letter->status == WEIR_ENOTREADY ||
-                             letter->status == WEIR_EAGAIN)) {
-        sim_violation(world, "S12 letter %u ended with %s, and is taken", number,
-                      weir_error_name(letter->status));
-    }
+    judge_taken(world, letter, number);
 }
 
 static void judge_held(struct sim_app *app, uint32_t i) {

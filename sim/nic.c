@@ -645,6 +645,7 @@ static void nic_free(struct weir_device *nic) {
         pages_drop(nic->imports[i].pages);
     }
     free(nic->imports);
+    nic_kept_free(nic);
     nic_ring_free(&nic->cq);
     free(nic->asyncs);
     free(nic->srq.ring);

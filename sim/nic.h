@@ -47,6 +47,8 @@ bool sim_nic_connects(const struct weir_device *nic);
 /* The first QP with number index or above: its number plus one, or 0 at the end. */
 uint32_t sim_nic_qp_next(const struct weir_device *nic, uint32_t index,
                          struct sim_qp_info *info_out);
+/* The process is not stopped any more: what waited for it is taken, at once or a little later. */
+void sim_nic_go_on(struct weir_device *nic);
 /* The process is gone: everything vanishes at once, nothing flushes. */
 void sim_nic_crash(struct weir_device *nic);
 

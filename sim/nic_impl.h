@@ -151,9 +151,11 @@ struct weir_device {
     uint32_t sq_taken; /* slots of the queue that all QPs share */
     uint64_t recv_refused_until_ns;
     uint64_t lacks_until_ns;
-    uint64_t out_free_ns; /* its port has sent all that it was given by then, */
-    uint64_t in_free_ns;  /* and taken all that has come; both only with bytes_per_us */
-    bool failed;          /* for good: device_fail */
+    struct nic_packet *kept_first; /* with buffers: what waits until the process goes on, */
+    struct nic_packet *kept_last;  /* as it came */
+    uint64_t out_free_ns;          /* its port has sent all that it was given by then, */
+    uint64_t in_free_ns;           /* and taken all that has come; both only with bytes_per_us */
+    bool failed;                   /* for good: device_fail */
     bool let_go;
     struct sim_nic_census census;
     uint64_t plant_count; /* plant.c's */
@@ -212,6 +214,8 @@ void nic_async_push(struct weir_device *nic, uint32_t type, uint32_t tag);
 void nic_launch(struct weir_qp *qp, uint64_t seq, const struct weir_wr *wr);
 /* The QP will not answer any more: with no_blame the other side hears of it. */
 void nic_hang_up(const struct weir_qp *qp);
+/* What waits in its host for the process of this NIC goes with it. */
+void nic_kept_free(struct weir_device *nic);
 /* *wr_out: as *wr, with the target's own key and address. The fault that the sender's NIC finds
  * with it, or WEIR_CQE_OK. */
 uint32_t nic_wr_resolve(struct weir_qp *qp, const struct weir_wr *wr, struct weir_wr *wr_out);

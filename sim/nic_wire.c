@@ -17,7 +17,10 @@
  * NICs that send to one wait for its port. A packet that is sent again passes no port once more.
  * With no_blame two QPs are the ends of a connection, as on iWARP: when one of them leaves RTS,
  * whatever for, it sends a last packet, at which the other one fails. That is all that a
- * sender hears of what its target refuses. Such a packet that nobody takes is given up. */
+ * sender hears of what its target refuses. Such a packet that nobody takes is given up.
+ * With buffers, too, a host keeps what comes for a process that is stopped, as a kernel keeps the
+ * bytes of a TCP connection. When the process goes on, all of it is taken as it came, with nobody
+ * left to take it back: by QPs that are in RTS still, whether or not their other ends are there. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +43,7 @@ struct nic_packet {
     bool last; /* ends its message */
     bool wants_ack;
     bool in;         /* it has come to the port of its target */
+    bool kept;       /* it is, or was, in the host of its target */
     uint32_t status; /* of an ACK: enum weir_cqe_status */
     struct nic_end from;
     struct nic_end to;
@@ -55,6 +59,8 @@ struct nic_packet {
     uint32_t rkey;
     uint32_t lkey;
     uint32_t attempts;
+    sim_event_fn fire;       /* while it is kept: what takes it, */
+    struct nic_packet *next; /* and what came behind it */
     uint8_t bytes[];
 };
 
@@ -275,6 +281,80 @@ static bool port_takes(struct sim_world *world, struct nic_packet *packet, sim_e
     return true;
 }
 
+/* ---- keeping ----------------------------------------------------------- */
+
+enum { GO_ON_NS_MAX = 2000000 };
+
+static void kept_release(struct sim_world *world, const struct sim_event *event) {
+    struct sim_node *node = &world->nodes[event->node];
+    struct nic_packet *packet;
+
+    if (node->nic == NULL || node->life != event->b) {
+        return;
+    }
+    if (world->now_ns < node->stopped_until_ns) { /* again, before it took them */
+        sim_nic_go_on(node->nic);
+        return;
+    }
+    packet = node->nic->kept_first;
+    node->nic->kept_first = node->nic->kept_last = NULL;
+    while (packet != NULL) {
+        struct nic_packet *next = packet->next;
+        struct sim_event taken = {.object = packet, .a = packet->seq, .node = event->node};
+
+        packet->fire(world, &taken);
+        packet = next;
+    }
+}
+
+/* Before the engine looks, or after its first looks. */
+void sim_nic_go_on(struct weir_device *nic) {
+    struct sim_world *world = nic->world;
+    struct sim_event event = {.at_ns = nic->node->stopped_until_ns,
+                              .fire = kept_release,
+                              .node = nic->node->index,
+                              .b = nic->node->life};
+
+    if (nic->kept_first == NULL) {
+        return;
+    }
+    event.at_ns = event.at_ns > world->now_ns ? event.at_ns : world->now_ns;
+    event.at_ns += sim_below(&world->prng, 2) == 0 ? 0 : sim_below(&world->prng, GO_ON_NS_MAX);
+    sim_schedule(world, &event);
+}
+
+/* True: the packet waits in the host of its target, and `fire` takes it later. */
+static bool host_keeps(struct sim_world *world, struct nic_packet *packet, sim_event_fn fire) {
+    struct sim_node *node = &world->nodes[packet->to.node];
+    struct weir_device *nic = node->nic;
+    bool stopped = world->now_ns < node->stopped_until_ns;
+
+    if (packet->kept || nic == NULL || !nic->config->buffers ||
+        (!stopped && nic->kept_first == NULL)) {
+        return false;
+    }
+    packet->kept = true;
+    packet->fire = fire;
+    packet->next = NULL;
+    if (nic->kept_first != NULL) {
+        nic->kept_last->next = packet;
+        nic->kept_last = packet;
+        return true;
+    }
+    nic->kept_first = nic->kept_last = packet;
+    sim_nic_go_on(nic);
+    return true;
+}
+
+void nic_kept_free(struct weir_device *nic) {
+    while (nic->kept_first != NULL) {
+        struct nic_packet *packet = nic->kept_first;
+
+        nic->kept_first = packet->next;
+        free(packet);
+    }
+}
+
 /* ---- answers ----------------------------------------------------------- */
 
 /* The QP at the sending end of a packet, if it still is the one and hears of it. */
@@ -298,7 +378,7 @@ static void answer_schedule(struct weir_qp *target, struct nic_packet *packet) {
 
     packet->psn = target->ret_sent++;
     packet->attempts = 0;
-    packet->in = false;
+    packet->in = packet->kept = false;
     at = wire_arrival(nic, packet, &target->ret_at_ns);
     if (late != 0 && sim_below(&nic->world->prng, 8) == 0) {
         at += sim_below(&nic->world->prng, late);
@@ -338,6 +418,7 @@ static void answer_lost(struct sim_world *world, struct nic_packet *packet) {
         free(packet);
         return;
     }
+    packet->kept = false;
     packet_schedule(world, packet, world->now_ns + config->rto_ns, answer_arrive);
 }
 
@@ -365,9 +446,12 @@ static void answer_arrive(struct sim_world *world, const struct sim_event *event
         free(packet);
         return;
     }
-    if (world->data_cut[packet->from.node][packet->to.node] ||
-        sim_fault(world, qp->nic->config->packet_loss)) {
+    if (!packet->kept && (world->data_cut[packet->from.node][packet->to.node] ||
+                          sim_fault(world, qp->nic->config->packet_loss))) {
         answer_lost(world, packet);
+        return;
+    }
+    if (host_keeps(world, packet, answer_arrive)) {
         return;
     }
     if (qp->nic->config->ordered && packet->psn != qp->ret_taken) {
@@ -548,6 +632,7 @@ static void packet_lost(struct sim_world *world, struct nic_packet *packet) {
         return;
     }
     qp->nic->census.repeats++;
+    packet->kept = false;
     packet_schedule(world, packet, world->now_ns + config->rto_ns, packet_arrive);
 }
 
@@ -597,9 +682,12 @@ static void packet_arrive(struct sim_world *world, const struct sim_event *event
         free(packet); /* such a device promises that the dead execute nothing */
         return;
     }
-    if (world->data_cut[packet->from.node][packet->to.node] ||
-        sim_fault(world, config->packet_loss)) {
+    if (!packet->kept && (world->data_cut[packet->from.node][packet->to.node] ||
+                          sim_fault(world, config->packet_loss))) {
         packet_lost(world, packet);
+        return;
+    }
+    if (host_keeps(world, packet, packet_arrive)) {
         return;
     }
     target = packet_target(world, packet);
@@ -618,12 +706,16 @@ static void end_arrive(struct sim_world *world, const struct sim_event *event) {
     struct nic_packet *packet = event->object;
     const struct sim_nic_config *config = &world->config.nic[packet->from.node];
     struct weir_qp *target = nic_find(world, packet->to.node, packet->to.qpn, packet->to.uid);
-    bool is_lost = world->data_cut[packet->from.node][packet->to.node] ||
-                   sim_fault(world, config->packet_loss);
+    bool is_lost = !packet->kept && (world->data_cut[packet->from.node][packet->to.node] ||
+                                     sim_fault(world, config->packet_loss));
 
     if (target != NULL && (is_lost || target->state == SIM_QP_INIT) &&
         ++packet->attempts <= config->retry_count) {
+        packet->kept = false;
         packet_schedule(world, packet, world->now_ns + config->rto_ns, end_arrive);
+        return;
+    }
+    if (!is_lost && host_keeps(world, packet, end_arrive)) {
         return;
     }
     if (target != NULL && !is_lost && target->state == SIM_QP_RTS &&

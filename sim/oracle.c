@@ -391,6 +391,31 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
     }
 }
 
+/* EUNKNOWN, EPEER, and ECLOSED of an engine that closes, say nothing of what is still under way.
+ * Any other status promises that nothing of the transfer will touch memory or tell the target, and
+ * any but success that the target was not told. */
+bool oracle_promises(int status) {
+    return status != WEIR_EUNKNOWN && status != WEIR_EPEER && status != WEIR_ECLOSED;
+}
+
+/* Whether packets may be under way behind the end, which does not promise otherwise: to a target
+ * that is given up for what it claims, and lives on; or in its host, while it is stopped. */
+static bool may_land(const struct sim_oracle *oracle, const struct sim_transfer *transfer) {
+    bool given_up = transfer->status == WEIR_EPEER || transfer->status == WEIR_EUNKNOWN;
+    bool kept = oracle->world->config.nic[transfer->to].buffers;
+
+    return !oracle_promises(transfer->status) && (kept || (given_up && claimed(oracle, transfer)));
+}
+
+static void judge_told(struct sim_oracle *oracle, const struct sim_transfer *transfer) {
+    if (transfer->terminal && transfer->notified != 0 && transfer->status != WEIR_OK &&
+        oracle_promises(transfer->status)) {
+        sim_violation(oracle->world, "S11 transfer %u (n%u to n%u) ended with %s, and is notified",
+                      transfer->number, transfer->from, transfer->to,
+                      weir_error_name(transfer->status));
+    }
+}
+
 void oracle_status(struct sim_oracle *oracle, struct sim_transfer *transfer, int status) {
     struct sim_world *world = oracle->world;
 
@@ -429,9 +454,8 @@ void oracle_status(struct sim_oracle *oracle, struct sim_transfer *transfer, int
         oracle->failed++;
         transfer->had_data = transfer->notify && data_there(oracle, transfer);
     }
-    /* One that is given up for what it claims lives on: packets to it may be under way. */
-    ranges_release(oracle, transfer,
-                   (status != WEIR_EPEER && status != WEIR_EUNKNOWN) || !claimed(oracle, transfer));
+    judge_told(oracle, transfer);
+    ranges_release(oracle, transfer, !may_land(oracle, transfer));
 }
 
 /* The node claims to be where the transfer was sent, and nobody could be asked there in time. */
@@ -500,7 +524,9 @@ void oracle_notification(struct sim_oracle *oracle, uint32_t node,
     if (!transfer->terminal) {
         oracle_stalls_ended(oracle, transfer); /* its end may be seen by nobody */
     }
-    if (transfer->terminal ? !transfer->had_data : !data_there(oracle, transfer)) {
+    judge_told(oracle, transfer);
+    if (transfer->terminal && !may_land(oracle, transfer) ? !transfer->had_data
+                                                          : !data_there(oracle, transfer)) {
         sim_violation(world, "S9 notification of %s %u comes before its data%s",
                       transfer->read ? "read" : "transfer", transfer->number,
                       transfer->terminal ? ", which never came" : "");

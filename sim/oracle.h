@@ -118,6 +118,8 @@ struct sim_transfer *oracle_draft(struct sim_oracle *oracle, uint32_t from, uint
                                   uint32_t want, uint32_t bytes_max);
 /* The submit was refused: gives the ranges back. */
 void oracle_withdraw(struct sim_oracle *oracle, struct sim_transfer *transfer);
+/* Whether a status says that the transfer is over at its target, too. */
+bool oracle_promises(int status);
 /* A terminal status was seen, for the first time or again. */
 void oracle_status(struct sim_oracle *oracle, struct sim_transfer *transfer, int status);
 void oracle_notification(struct sim_oracle *oracle, uint32_t node,

@@ -618,6 +618,34 @@ static void possible(struct sim_nic_config *nic) {
     }
 }
 
+/* Half of the networks of connections keep what comes for a process that is stopped. In most of
+ * these some processes are stopped for longer than their peers wait for a word of theirs, under
+ * transfers that end early. */
+static void buffering(uint64_t seed, struct sim_config *config) {
+    struct sim_workload_config *work = &config->work;
+    struct sim_prng prng;
+
+    sim_prng_seed(&prng, seed ^ UINT64_C(0xb0ffe4));
+    if (!config->nic[0].no_blame || sim_below(&prng, 2) == 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        config->nic[i].buffers = true;
+    }
+    if (is_calm(config) || work->doors || work->scale != 0 || sim_below(&prng, 4) == 0) {
+        return;
+    }
+    work->stops_kept = true;
+    work->steady = 1;
+    work->transfers = (uint32_t)sim_between(&prng, 40, 150);
+    work->think_ns_max = PICK(&prng, 20000, 300000);
+    work->concurrent_max = PICK(&prng, 4, 32);
+    work->pause = PICK(&prng, 300, 1000);
+    work->pause_ns_max = 2 * config->engine.connect_timeout_ns;
+    work->deadline = PICK(&prng, 4000, 20000);
+    work->cancel = PICK(&prng, 0, 300, 1500);
+}
+
 /* Of networks without order, half isolate failures, as datagrams do, and some have nodes of both
  * kinds; of those that do, half have one send queue for all peers. */
 static void datagrams(uint64_t seed, struct sim_config *config) {
@@ -678,6 +706,7 @@ bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_
         for (uint32_t n = 0; n < config_out->nodes; n++) {
             possible(&config_out->nic[n]);
         }
+        buffering(seed, config_out);
         return true;
     }
     return false;
@@ -764,6 +793,7 @@ static void print_nic(const struct sim_config *config, uint32_t node, FILE *out)
     PRINT(out, nic, qps_max);
     PRINT(out, nic, connect_ns_max);
     PRINT(out, nic, no_blame);
+    PRINT(out, nic, buffers);
     PRINT(out, nic, mute_errors);
     PRINT(out, nic, news_first);
     PRINT(out, nic, post_eagain);
@@ -805,6 +835,8 @@ static void print_work(const struct sim_config *config, FILE *out) {
     PRINT(out, work, ask);
     PRINT(out, work, one_host);
     PRINT(out, work, pause);
+    PRINT(out, work, pause_ns_max);
+    PRINT(out, work, stops_kept);
     PRINT(out, work, slow_taker);
     PRINT(out, work, crash);
     PRINT(out, work, leave);

@@ -230,6 +230,11 @@ static void phase_act(struct sim_run *run) {
     run->acting = false;
 }
 
+/* The process is, and not for as long as faults last alone. */
+static bool is_stopped(const struct sim_node *node) {
+    return node->world->config.work.stops_kept && node->world->now_ns < node->stopped_until_ns;
+}
+
 static void heal(struct sim_run *run) {
     struct sim_world *world = run->world;
 
@@ -246,8 +251,13 @@ static void heal(struct sim_run *run) {
     }
     sim_net_reap(world->net);
     for (uint32_t i = 0; i < world->config.nodes; i++) {
-        world->nodes[i].paused_until_ns = 0;
         run->apps[i].take_at_ns = 0;
+        if (!is_stopped(&world->nodes[i])) {
+            world->nodes[i].paused_until_ns = world->nodes[i].stopped_until_ns = 0;
+            if (world->nodes[i].nic != NULL) {
+                sim_nic_go_on(world->nodes[i].nic);
+            }
+        }
         sim_node_wake(&world->nodes[i]);
     }
 }
@@ -259,6 +269,15 @@ static uint32_t run_unfinished(const struct sim_run *run) {
         count += app_unfinished(&run->apps[i]) + mail_unfinished(&run->apps[i]);
     }
     return count;
+}
+
+static bool any_stopped(const struct sim_run *run) {
+    for (uint32_t i = 0; i < run->world->config.nodes; i++) {
+        if (is_stopped(&run->world->nodes[i])) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void say_stuck(struct sim_run *run) {
@@ -301,6 +320,9 @@ static uint64_t heal_bound(const struct sim_world *world) {
     if (config->work.ask != 0) {
         bound_ns += 2 * config->engine.connect_timeout_ns;
     }
+    if (config->work.stops_kept) {
+        bound_ns += config->work.pause_ns_max;
+    }
     return scaled(world, bound_ns) + handler_ns * config->work.transfers;
 }
 
@@ -308,7 +330,7 @@ static void phase_finish(struct sim_run *run) {
     uint64_t until = run->world->now_ns + heal_bound(run->world);
 
     heal(run);
-    while (!run_over(run) && run_unfinished(run) != 0) {
+    while (!run_over(run) && (run_unfinished(run) != 0 || any_stopped(run))) {
         run_slice(run, scaled(run->world, RUN_SLICE_NS));
         if (run->world->now_ns >= until) {
             say_stuck(run);

@@ -331,7 +331,7 @@ int sim_node_boot(struct sim_node *node) {
     node->alive = true;
     node->stepping = false;
     node->woken = false;
-    node->paused_until_ns = 0;
+    node->paused_until_ns = node->stopped_until_ns = 0;
     node->sleeps = false;
     node->step_at_ns = UINT64_MAX;
     sim_trace(node->world, "n%u boots, life %u", node->index, node->life);

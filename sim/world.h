@@ -53,6 +53,7 @@ struct sim_node {
     uint64_t step_at_ns;          /* when the pending step is due; UINT64_MAX: none */
     uint64_t step_ticket;         /* only the newest scheduled step counts */
     uint64_t paused_until_ns;     /* the process is stopped (SIGSTOP), or at work */
+    uint64_t stopped_until_ns;    /* it is stopped */
     uint64_t pace_ns;   /* not 0: how often the application looks; an arrival wakes the node only
                          * while it sleeps in a call */
     uint32_t asks;      /* its application asked for a connection: a dial each, at most */

@@ -288,6 +288,70 @@ static void test_S13_packets_outlive_their_sender_only(void **state) {
     pair_close(&pair);
 }
 
+static void post_send(struct side *side, uint32_t length) {
+    struct weir_wr wr = write_wr(side, 1, 0, length, 0);
+    struct weir_post post;
+
+    wr.opcode = WEIR_OP_SEND;
+    assert_int_equal(SIM_NIC_OPS.post_send(side->qp, &wr, 1, &post), 0);
+}
+
+/* Two ends of a connection, of which the second's process is stopped. Writes were sent to it, and
+ * a message behind them, by a QP that is gone. */
+static void pair_open_kept(struct pair *pair) {
+    struct sim_config config;
+    int error;
+
+    plain_config(&config);
+    for (uint32_t i = 0; i < 2; i++) {
+        config.nic[i].no_blame = config.nic[i].buffers = true;
+    }
+    pair_open(pair, &config);
+    assert_int_equal(
+        SIM_NIC_OPS.post_recv(pair->b.nic, pair->b.qp, 5, pair->b.bytes + 128, 64, pair->b.mr.lkey),
+        0);
+    pair->b.node->stopped_until_ns = pair->world->now_ns + 50000000;
+    memset(pair->a.bytes, 0x5a, BYTES);
+    assert_int_equal(post_writes(&pair->a, 3, 0, &error), 3);
+    post_send(&pair->a, 8);
+    run_for(pair, 1000000);
+    assert_int_equal(SIM_NIC_OPS.qp_error(pair->a.qp), 0);
+    assert_int_equal(SIM_NIC_OPS.qp_destroy(pair->a.qp), 0);
+    pair->a.qp = NULL;
+    run_for(pair, 40000000);
+    assert_int_equal(pair->landings, 0);
+}
+
+/* A host keeps what comes for a process that is stopped, and all of it lands when the process goes
+ * on, in order, though nobody is left who sent it; unless its own QP was put to an end by then, or
+ * the process ends. */
+static void test_S13_a_host_keeps_what_comes_for_the_stopped(void **state) {
+    struct weir_cqe cqes[DEPTH];
+    struct pair pair;
+
+    (void)state;
+    pair_open_kept(&pair);
+    run_for(&pair, 20000000);
+    assert_int_equal(pair.landings, 3);
+    assert_int_equal(poll_all(&pair.b, cqes, DEPTH), 1);
+    assert_int_equal(cqes[0].status, WEIR_CQE_OK);
+    assert_int_equal(cqes[0].byte_length, 8);
+    pair_close(&pair);
+
+    pair_open_kept(&pair);
+    assert_int_equal(SIM_NIC_OPS.qp_error(pair.b.qp), 0);
+    run_for(&pair, 20000000);
+    assert_int_equal(pair.landings, 0);
+    pair_close(&pair);
+
+    pair_open_kept(&pair);
+    sim_node_crash(pair.b.node, true);
+    pair.b.qp = NULL;
+    run_for(&pair, 20000000);
+    assert_int_equal(pair.landings, 0);
+    pair_close(&pair);
+}
+
 static void test_T8_stale_packet_for_a_reused_number_is_dropped(void **state) {
     struct sim_config config;
     struct sim_qp_info before, after;
@@ -640,6 +704,7 @@ int main(void) {
         cmocka_unit_test(test_S6_partial_post_every_index),
         cmocka_unit_test(test_E3_one_error_flushes_the_rest_in_order),
         cmocka_unit_test(test_S13_packets_outlive_their_sender_only),
+        cmocka_unit_test(test_S13_a_host_keeps_what_comes_for_the_stopped),
         cmocka_unit_test(test_T8_stale_packet_for_a_reused_number_is_dropped),
         cmocka_unit_test(test_H5_restart_gets_the_same_qp_numbers),
         cmocka_unit_test(test_S13_cut_delays_and_then_fails),

@@ -292,12 +292,17 @@ static void test_S9_notification_missing(void **state) {
     wrong(scene, "S9");
 }
 
+static void end_unknown(struct scene *scene) {
+    scene->oracle->lives_ended = true; /* a cause */
+    oracle_status(scene->oracle, scene->transfer, WEIR_EUNKNOWN);
+    well(scene);
+}
+
 static void test_S9_notification_of_failed_without_data(void **state) {
     struct scene *scene = *state;
 
     draft(scene, false);
-    scene->transfer->cancelled = true;
-    oracle_status(scene->oracle, scene->transfer, WEIR_ECANCELED);
+    end_unknown(scene);
     notify(scene);
     wrong(scene, "S9");
 }
@@ -307,10 +312,71 @@ static void test_S9_notification_of_failed_with_data(void **state) {
 
     draft(scene, false);
     move_all(scene);
-    scene->transfer->cancelled = true;
-    oracle_status(scene->oracle, scene->transfer, WEIR_ECANCELED);
+    end_unknown(scene);
     notify(scene);
     well(scene);
+}
+
+/* A cancel that is its transfer's status says that the target is not told, before or after. */
+static void test_S11_notification_of_cancelled(void **state) {
+    struct scene *scene = *state;
+
+    for (int told_before = 0; told_before < 2; told_before++) {
+        scene->world->violation[0] = '\0';
+        draft(scene, false);
+        move_all(scene);
+        scene->transfer->cancelled = true;
+        if (told_before) {
+            notify(scene);
+            well(scene);
+        }
+        oracle_status(scene->oracle, scene->transfer, WEIR_ECANCELED);
+        if (!told_before) {
+            well(scene);
+            notify(scene);
+        }
+        wrong(scene, "S11");
+    }
+}
+
+/* What was sent of a write lands. */
+static void land_all(struct scene *scene) {
+    struct sim_watch *watch = &scene->world->watch;
+
+    for (uint32_t i = 0; i < scene->transfer->segment_count; i++) {
+        uint32_t length = scene->transfer->segments[i].length;
+
+        if (length != 0) {
+            watch->landing(watch->self, &scene->world->nodes[TO], place(scene, i, true),
+                           place(scene, i, false), length);
+            memcpy(place(scene, i, true), place(scene, i, false), length);
+        }
+    }
+}
+
+/* What waits in the host of a target that is stopped lands when that goes on: behind an end that
+ * promises nothing, where hosts keep such things, and behind no other. */
+static void test_S13_landing_of_what_was_kept(void **state) {
+    struct scene *scene = *state;
+
+    for (int buffers = 0; buffers < 2; buffers++) {
+        scene->world->violation[0] = '\0';
+        scene->world->config.nic[TO].buffers = buffers;
+        draft(scene, false);
+        end_unknown(scene);
+        land_all(scene);
+        if (!buffers) {
+            wrong(scene, "S13");
+            continue;
+        }
+        notify(scene); /* its data was not there when it ended, and is now */
+        well(scene);
+        draft(scene, false);
+        scene->transfer->cancelled = true;
+        oracle_status(scene->oracle, scene->transfer, WEIR_ECANCELED);
+        land_all(scene);
+        wrong(scene, "S13");
+    }
 }
 
 static void test_S9_data_after_notification(void **state) {
@@ -555,6 +621,8 @@ int main(void) {
         TEST(test_S9_notification_missing),
         TEST(test_S9_notification_of_failed_without_data),
         TEST(test_S9_notification_of_failed_with_data),
+        TEST(test_S11_notification_of_cancelled),
+        TEST(test_S13_landing_of_what_was_kept),
         TEST(test_S9_data_after_notification),
         TEST(test_S9_notification_of_nobody),
         TEST(test_H1_letter_at_wrong_node),
