@@ -238,6 +238,17 @@ static void expect_well(struct side *one, struct side *other) {
     assert_int_equal(one->bad + other->bad, 0);
 }
 
+/* A QP that waits for its peer's answer when its endpoint breaks: its attempt may be made again. */
+static void expect_no_connect(struct side *side, struct weir_qp *waits, const struct side *other) {
+    struct weir_qp_path path = {
+        .blob_length = other->granted.blob_length, .blob = other->granted.blob, .crossing = true};
+    struct weir_qp *qp = side->qp;
+    assert_int_equal(ops->qp_connect(waits, &path), WEIR_EDEVICE);
+    side->qp = waits;
+    destroy(side);
+    side->qp = qp;
+}
+
 /* S9: an endpoint that breaks fails its QPs, and is followed by another one. All that was posted
  * has an end, no message that was told to be sent is lost, and new QPs work. */
 static void test_S9_a_broken_endpoint_is_renewed(void **state) {
@@ -247,9 +258,14 @@ static void test_S9_a_broken_endpoint_is_renewed(void **state) {
     side_open(&well);
     struct weir_qp_granted before = broken.granted;
     for (int i = 0; i < 3; i++) {
+        struct weir_qp_options options = {.tag = 2, .sq_depth = DEPTH};
+        struct weir_qp_granted granted;
+        struct weir_qp *waits;
         connect_both(&broken, &well);
+        assert_int_equal(ops->qp_create(broken.device, &options, &granted, &waits), 0);
         broken.qp_fatal = well.qp_fatal = false;
         talk_until_broken(&broken, &well);
+        expect_no_connect(&broken, waits, &well);
         end_both(&broken, &well);
         assert_false(broken.fatal || well.fatal);
         side_make_qp(&broken);

@@ -231,6 +231,7 @@ struct weir_qp {
     bool crosses_stops; /* more than one that is not its peer has stopped */
     bool finding;       /* serve.c is at it, without the mutex */
     bool buried;        /* its endpoint is closed */
+    bool failed;        /* it did not stop by the caller's wish */
     bool tells_connected, tells_fatal;
     bool has_news;    /* in the device's list of those, by next_news */
     bool is_restless; /* in the device's list of those, by next_restless */
@@ -375,6 +376,8 @@ int efa_ep_open(struct weir_device *device);
 void efa_ep_close(struct weir_device *device);
 /* It is broken: it is closed, or will be by a later call, and all QPs fail. */
 void efa_ep_bury(struct weir_device *device);
+/* Its QPs fail, and it is broken when no message that comes can count as taken any more. */
+void efa_ep_leave(struct weir_device *device);
 /* Looks for operations without end. When to look again; UINT64_MAX: there is nothing to see. */
 uint64_t efa_ep_look(struct weir_device *device);
 /* Opens another one where there is none. Only by the thread of serve.c. When to try again;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* endpoint.c: the endpoint with its queues and its table of addresses: opened, given up, renewed.
  *
- * An endpoint is given up where the provider says that it is broken, where its completion queue
- * says nonsense, and where an operation has no end: only fi_close(3) ends that, of all others of
- * the endpoint too. All QPs fail then, and the thread of serve.c opens another endpoint, whose name
- * QPs that are made from then on tell their peers. Regions are the domain's, and stay. The device
- * is lost if there is no other endpoint, or one after the other is broken at once.
+ * An endpoint is given up where the provider says that it is broken, or has failed itself, where
+ * its completion queue says nonsense, and where an operation has no end: only fi_close(3) ends
+ * that, of all others of the endpoint too. All QPs fail then, and the thread of serve.c opens
+ * another endpoint, whose name QPs that are made from then on tell their peers. Regions are the
+ * domain's, and stay. The device is lost if there is no other endpoint, or one after the other is
+ * broken at once.
  *
  *   state       ep    broken  lost   left by
- *   up          is    no      no     a sign of the end: broken. An operation without end: leaving
+ *   up          is    no      no     a sign of the end: broken. An operation without end, or a
+ *                                    failure of the provider's own: leaving
  *   leaving     is    no      no     (stops_ns) all QPs have stopped, and by then no message that
  *                                    comes counts as taken by whoever has sent it: broken
  *   broken      is    yes     no     what had come is taken, and it is closed: gone
@@ -143,19 +145,18 @@ void efa_ep_close(struct weir_device *device) {
 enum { TRIES = 8 }; /* in a row, of which no endpoint lived for long */
 #define LIVED_NS (10 * SECOND_NS)
 
-/* Before the next try: none, then a quarter of a second, and twice as long each time. */
+/* Before the next try: none, then a quarter of a second, and twice as long each time. Behind the
+ * last one nothing is waited for. */
 static uint64_t pause_of(uint32_t tries) {
-    return tries == 0 ? 0 : (SECOND_NS / 8) << tries;
+    return tries == 0 || tries >= TRIES ? 0 : (SECOND_NS / 8) << tries;
 }
 
 /* Packets of what was sent may still be under way: that is over when they cannot be any more. */
 void efa_ep_bury(struct weir_device *device) {
     static const struct efa_end flushed = {.status = WEIR_CQE_FLUSHED, .is_open = true};
     uint64_t now = device_now(device);
-    if (device->av_is_used) {
-        device_due(device, now);
+    if (device->av_is_used)
         return;
-    }
     close_ep(device);
     device->broken = false;
     device->stops_ns = UINT64_MAX;
@@ -175,8 +176,16 @@ void efa_ep_bury(struct weir_device *device) {
 enum { LOOKS = 7 }; /* that an operation outlives only if it has no end: a minute */
 #define LOOK_NS (10 * SECOND_NS)
 
+/* On fabric efa, before libfabric 2.5, fi_close(3) waits for what was sent, and would never return
+ * (efa_rdm_ep_wait_send). */
+static bool may_close(const struct fi_fabric_attr *fabric) {
+    return strcmp(fabric->name, "efa-direct") == 0 || FI_MAJOR(fabric->prov_version) >= 205;
+}
+
 static bool find_endless(struct weir_device *device) {
     bool found = false;
+    if (!may_close(device->choice.info->fabric_attr))
+        return false;
     for (uint32_t i = 0; i < device->depth; i++) {
         struct efa_op *op = &device->ops[i];
         found = (op->state == EFA_OP_SENT && ++op->looks >= LOOKS) || found;
@@ -184,12 +193,22 @@ static bool find_endless(struct weir_device *device) {
     return found;
 }
 
-/* Looks are counted, and not time: a process that was stopped has seen none of it. */
+void efa_ep_leave(struct weir_device *device) {
+    if (device->stops_ns != UINT64_MAX)
+        return;
+    device->stops_ns = device_now(device) + LINK_LEASE_NS + LINK_MARGIN_NS;
+    vqps_fail(device);
+}
+
+/* Looks are counted, and not time: a process that was stopped has seen none of it. A burial that
+ * was put off is due. */
 uint64_t efa_ep_look(struct weir_device *device) {
     if (device->ep == NULL)
         return UINT64_MAX;
+    if (device->broken)
+        return device->now_ns;
     if (device->stops_ns != UINT64_MAX) {
-        device->broken = device->broken || device->now_ns >= device->stops_ns;
+        device->broken = device->now_ns >= device->stops_ns;
         return device->stops_ns;
     }
     if (device->free_count == device->depth)
@@ -197,8 +216,7 @@ uint64_t efa_ep_look(struct weir_device *device) {
     if (device->now_ns >= device->look_ns) {
         device->look_ns = device->now_ns + LOOK_NS;
         if (find_endless(device)) {
-            device->stops_ns = device->now_ns + LINK_LEASE_NS + LINK_MARGIN_NS;
-            vqps_fail(device);
+            efa_ep_leave(device);
             return device->stops_ns;
         }
     }

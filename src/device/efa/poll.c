@@ -182,14 +182,15 @@ static bool take_some(struct weir_device *device) {
     return got > 0;
 }
 
-/* The provider's own failures. It ends the process where there is no queue to tell them by. */
+/* The provider's own failures, of one peer, say; the network card may be well. It ends the process
+ * where there is no queue to tell them by. */
 static void take_failures(struct weir_device *device) {
     struct fi_eq_err_entry failure = {.err = 0};
     uint32_t event;
     uint8_t bytes[64];
     ssize_t got = fi_eq_read(device->eq, &event, bytes, sizeof bytes, 0);
     if (got == -FI_EAVAIL && fi_eq_readerr(device->eq, &failure, 0) > 0)
-        device->broken = true;
+        efa_ep_leave(device);
 }
 
 void device_due(struct weir_device *device, uint64_t at_ns) {
@@ -213,7 +214,7 @@ static bool take_all(struct weir_device *device) {
     while (left > 0 && take_some(device))
         left--;
     take_failures(device);
-    if (device->broken)
+    if (device->broken && left > 0)
         efa_ep_bury(device);
     return left > 0;
 }

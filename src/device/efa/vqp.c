@@ -137,7 +137,7 @@ int efa_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path) {
         return rc;
     device_lock(device);
     if (qp->state != EFA_INIT) {
-        rc = WEIR_EINVAL;
+        rc = qp->failed ? WEIR_EDEVICE : WEIR_EINVAL; /* with its endpoint, say: others may do */
     } else {
         qp->there = there;
         uint32_t peer = av_find(device, there.name);
@@ -291,6 +291,7 @@ static void stop(struct weir_qp *qp) {
 void vqp_fail(struct weir_qp *qp) {
     if (qp->state == EFA_ERROR)
         return;
+    qp->failed = true;
     qp->tells_fatal = true;
     qp->device->untold++;
     stop(qp);
