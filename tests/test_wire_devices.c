@@ -91,7 +91,8 @@ static void raw_entry(struct raw *raw, uint8_t kind, uint8_t flags, const char *
     put_bytes(&raw->w, name, name_length);
     put_bytes(&raw->w, d.fabric, sizeof(d.fabric));
     put_uint(&raw->w, set_length, 2);
-    put_bytes(&raw->w, set, set_length);
+    if (set_length > 0) /* memcpy(3) takes no NULL */
+        put_bytes(&raw->w, set, set_length);
     for (size_t i = 0; i < more; i++)
         put_uint(&raw->w, 0xee, 1);
 }
