@@ -214,7 +214,7 @@ void nic_async_push(struct weir_device *nic, uint32_t type, uint32_t tag);
 void nic_launch(struct weir_qp *qp, uint64_t seq, const struct weir_wr *wr);
 /* The QP will not answer any more: with no_blame the other side hears of it. */
 void nic_hang_up(const struct weir_qp *qp);
-/* What waits in its host for the process of this NIC goes with it. */
+/* The packets that wait in its host for the process of this NIC go with it. */
 void nic_kept_free(struct weir_device *nic);
 /* *wr_out: as *wr, with the target's own key and address. The fault that the sender's NIC finds
  * with it, or WEIR_CQE_OK. */

@@ -165,7 +165,7 @@ static void test_W9_a_mismatch_lasts_until_the_next_wish_or_session(void **state
     assert_null(endpoint_mismatch(&p->nodes[B].ep));
 }
 
-/* What B says to A, whose HELLO is out. */
+/* A message of B to A, whose HELLO is out. */
 static void refuse(struct pair *p, struct wire_message *message) {
     struct pair_message out = {.from = B};
 
@@ -201,7 +201,7 @@ static void test_W9_a_list_beside_another_reason_is_no_mismatch(void **state) {
     assert_null(endpoint_mismatch(&p->nodes[A].ep));
 }
 
-/* An answer is one of its device. Who asks tells of all, in the order of the list. */
+/* An answer is one of its device. A HELLO tells of all, in the order of the list. */
 static void test_H15_HELLO_tells_of_all_devices_and_its_answer_of_one(void **state) {
     struct wire_message m;
     struct pair *p = start();

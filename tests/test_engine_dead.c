@@ -96,8 +96,8 @@ static void test_H12_a_peer_that_cannot_be_reached_is_asked_again(void **state) 
     lone_close(lone);
 }
 
-/* W10: the end tells the system's word on the last dial; so does the status of what was not posted.
- * What was posted may arrive, as the peer may live (S11). */
+/* W10: the end tells the system's word on the last dial; so does the status of a transfer that was
+ * not posted. One that was may arrive, as the peer may live (S11). */
 static void test_W10_no_route_to_a_peer_is_said(void **state) {
     static const int WHYS[] = {WEIR_ECONNECT, WEIR_EUNREACH, WEIR_EMFILE};
     weir_transfer_options notify = WEIR_TRANSFER_OPTIONS_INIT;

@@ -488,7 +488,7 @@ static void test_H15_a_visitor_of_another_version_hears_ours(void **state) {
     assert_int_equal(lone_count(lone, conn, WIRE_WHO), 1);
     assert_true(lone->conns[conn].hung);
     assert_int_equal(lone->engine->stats.control_malformed, 1);
-    /* What has not even a head is not answered. */
+    /* A message without a whole head is not answered. */
     conn = lone_visit(lone);
     lone_say_bytes(lone, conn, (const uint8_t *)"WEIR\x0a\x00", 6);
     assert_int_equal(lone_count(lone, conn, WIRE_WHO), 0);

@@ -209,7 +209,8 @@ static void test_S11_the_dead_need_no_word(void **state) {
 }
 
 /* Its connection is lost, and nobody answers where it was. It is given up, and nobody knows whether
- * it lives: so nobody knows of what was posted. What was not posted has a status that says so. */
+ * it lives: so nobody knows of posted work. A transfer that was not posted has a status that says
+ * so. */
 static void test_S11_a_peer_that_is_not_reached_may_live(void **state) {
     struct world w;
     weir_event event;

@@ -339,7 +339,7 @@ static void test_S11_notification_of_cancelled(void **state) {
     }
 }
 
-/* What was sent of a write lands. */
+/* All bytes of a write land. */
 static void land_all(struct scene *scene) {
     struct sim_watch *watch = &scene->world->watch;
 
@@ -354,7 +354,7 @@ static void land_all(struct scene *scene) {
     }
 }
 
-/* What waits in the host of a target that is stopped lands when that goes on: behind an end that
+/* Packets that wait in the host of a stopped target land when that goes on: behind an end that
  * promises nothing, where hosts keep such things, and behind no other. */
 static void test_S13_landing_of_what_was_kept(void **state) {
     struct scene *scene = *state;

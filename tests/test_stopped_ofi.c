@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_stopped_ofi.c: transfers over the ofi device to a process that is stopped, and goes on (S11,
- * W4). What is sent to it lies in its host's buffers, where nobody can take it back. Two processes,
+ * W4). Bytes sent to it lie in its host's buffers, where nobody can take them back. Two processes,
  * over loopback. Skipped where there is no libfabric. */
 #define _GNU_SOURCE
 #include "engine_side.h"
@@ -21,7 +21,7 @@ struct other {
     int from;
 };
 
-/* What the other process tells of itself. */
+/* The other process tells this of itself. */
 struct offer {
     char address[WEIR_ADDRESS_MAX];
     uint8_t descriptor[WEIR_DESCRIPTOR_MAX];

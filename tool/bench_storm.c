@@ -137,7 +137,7 @@ static uint64_t minus(uint64_t a, uint64_t b) {
     return a > b ? a - b : 0; /* what was given back since is no growth */
 }
 
-/* What is free in the heap is given back before, which could be there, or not: engine and heap
+/* Free pages of the heap may be resident or not, and are given back before: engine and heap
  * together are what the process has. */
 static struct memory memory_now(void) {
     struct mallinfo2 heap;

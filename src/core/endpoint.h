@@ -167,8 +167,8 @@ struct ep_options {
     uint64_t retransmit_ns; /* the shortest pause before something is said again: rtt.h */
     struct ep_pile *pile;   /* of all endpoints of an engine */
     struct rtt *rtt;        /* how long this remote's answers take; outlives the endpoint */
-    /* What this engine has, first, and could have: told in HELLO and REFUSE. Outlives the endpoint;
-     * NULL: nothing is told. */
+    /* The device of this engine first, then those it could have: told in HELLO and REFUSE. Outlives
+     * the endpoint; NULL: nothing is told. */
     const struct wire_devices *devices;
     /* Fills the answer to SETTLE: the engine's receive window for this remote, and the last of the
      * remote's epochs, up to this one, that a transfer of the engine's broke. */

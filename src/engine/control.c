@@ -360,9 +360,9 @@ static void ignore_name(const weir_engine *engine, struct wire_message *message)
         message->address[0] = '\0';
 }
 
-/* Who speaks another version is told ours, by a message whose head it can read; and where we
- * dialled, it is remembered for the application. An engine that dialled does not answer: the other
- * has heard our version already. */
+/* An engine that speaks another version is told ours, by a message whose head it can read; and
+ * where we dialled, its version is remembered for the application. An engine that dialled does not
+ * answer: the other has heard our version already. */
 static void on_malformed(weir_engine *engine, uint64_t conn, const uint8_t *bytes,
                          uint32_t length) {
     const struct weir_control *control = &engine->ports.control;

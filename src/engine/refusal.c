@@ -2,7 +2,7 @@
 /* refusal.c: why there is no session with a peer, in a sentence for a person.
  *
  * Owns the sentences about a peer that refuses, is refused, or speaks another version of the
- * protocol. What is known of that is the endpoint's, and for a peer that is gone, in
+ * protocol. The facts are the endpoint's, and for a peer that is gone, in
  * engine->unlike. A device that both may have is probed here, in the application's call, and not
  * in the handshake: a probe may load libraries, and take a second. */
 #include "device.h"
@@ -13,7 +13,7 @@
 
 #include <stdio.h>
 
-/* What is known of one refusal. */
+/* The facts of one refusal. */
 struct refusal {
     uint32_t version; /* of the protocol, that the peer speaks; 0: this one, or nobody knows */
     int reason;       /* of the peer's; 0: none */

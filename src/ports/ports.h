@@ -288,7 +288,7 @@ struct weir_device_ops {
     /* 0; ENODEVICE: cannot be used here; EINVAL: its environment variables are wrong; EMFILE.
      * caps_out->note says why. No side effect but that libraries are loaded. Any thread. */
     int (*probe)(struct weir_device_caps *caps_out);
-    /* What is seen at a glance: it loads and opens nothing. 0: it can be used as far as that tells,
+    /* A cheap probe, which loads and opens nothing. 0: it can be used as far as that tells,
      * and caps_out->fabric is as probe has it. EAGAIN: perhaps, only probe knows. ENODEVICE: not.
      * NULL: only probe knows. Any thread. */
     int (*glance)(struct weir_device_caps *caps_out);

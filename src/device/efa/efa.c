@@ -32,7 +32,7 @@ static uint64_t buffers_bytes(uint32_t depth, uint32_t receives) {
     return pages_round((uint64_t)(depth + receives) * EFA_BUFFER_BYTES);
 }
 
-/* What may be pinned beside so much, which the device pins itself. */
+/* The bytes that may be pinned beside the device's own. */
 static uint64_t left_besides(uint64_t own) {
     uint64_t left = memlock_left();
     return left == UINT64_MAX ? left : left > own ? left - own : 0;

@@ -422,8 +422,8 @@ bool vqp_flushes(const struct weir_qp *qp);
 void vqp_news(struct weir_qp *qp);
 /* It has something to say, or to wait for. */
 void vqp_restless(struct weir_qp *qp);
-/* Looks at the restless ones, if it is time for that. */
-/* When the next one is to be looked at; UINT64_MAX. */
+/* Looks at the restless ones, if it is time for that. When the next one is to be looked at;
+ * UINT64_MAX: there is none. */
 uint64_t vqps_look(struct weir_device *device);
 /* All fail: of an endpoint that is there, and is left; and of one that is closed, where they have
  * nothing more to say. */
@@ -549,7 +549,7 @@ void efa_server_wake(struct weir_device *device);
 
 /* ---- memory.c: any thread, without the device's mutex ---- */
 
-/* What a registration of so much that has failed says: EMEMLOCK, or the error itself. */
+/* The error of a registration of so many bytes that has failed: EMEMLOCK, or as it is. */
 int efa_pin_error(int error, uint64_t length);
 int efa_mr_register(struct weir_device *device, void *base, uint64_t length, uint32_t access,
                     struct weir_mr *mr_out);

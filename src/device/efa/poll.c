@@ -202,8 +202,7 @@ void device_due(struct weir_device *device, uint64_t at_ns) {
     }
 }
 
-/* What an endpoint that is broken has completed before counts, and is taken. False: there may be
- * more. */
+/* Completions from before an endpoint broke count, and are taken. False: there may be more. */
 static bool take_all(struct weir_device *device) {
     uint32_t left = (device->depth + device->receives) / EFA_POLL_BATCH + 1;
     if (device->ep == NULL) {

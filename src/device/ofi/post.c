@@ -105,7 +105,7 @@ static inline bool is_plain(const struct weir_device *device, const struct weir_
                (is_inline ? device->caps.inline_bytes_max : device->caps.message_bytes_max);
 }
 
-/* What flags become. */
+/* The flags of libfabric for those of a WR. */
 static const uint64_t write_flags[] = {
     [0] = 0,
     [WEIR_WR_SIGNALED] = FI_COMPLETION | FI_DELIVERY_COMPLETE,
