@@ -17,14 +17,10 @@
 
 #include "device.h"
 #include "efa/side.h"
+#include "efa_ends.h"
 #include "os.h"
 
-#define REGION_BYTES 65536u
 enum {
-    DEPTH = 16,
-    RECEIVES = 64,
-    MESSAGE = 64,
-    WAITS = 60000, /* of a millisecond */
     ROUNDS = 150,
     BURST = 16,
     HEADER = 40, /* the bytes in front of a message, as src/device/efa/blob.c has them */
@@ -37,17 +33,6 @@ enum {
 static struct weir_env env;
 static const struct weir_device_ops *const ops = &efa_device_ops;
 
-struct end {
-    struct weir_device *device;
-    struct weir_qp *qp;
-    struct weir_qp_granted granted;
-    struct weir_mr mr;
-    uint64_t said, heard, wrong; /* messages, which are numbered */
-    uint64_t flushed;
-    uint32_t posted, ended, bad, receives;
-    bool failed, fatal;
-};
-
 static uint64_t draw_state;
 
 static uint64_t draw(uint64_t bound) {
@@ -55,116 +40,6 @@ static uint64_t draw(uint64_t bound) {
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
     return (z ^ (z >> 31)) % bound;
-}
-
-/* ---- the two ends ---- */
-
-static void post_receives(struct end *end) {
-    int rc = 0;
-    while (rc == 0) {
-        uint32_t slot = end->receives % RECEIVES;
-        rc = ops->post_recv(end->device, end->qp, slot, (uint8_t *)end->mr.base + slot * MESSAGE,
-                            MESSAGE, end->mr.lkey);
-        end->receives += rc == 0;
-    }
-    assert_int_equal(rc, WEIR_EAGAIN);
-}
-
-static void make_qp(struct end *end) {
-    struct weir_qp_options options = {
-        .tag = 1, .sq_depth = DEPTH, .rq_depth = RECEIVES, .recv_bytes_max = MESSAGE};
-    assert_int_equal(ops->qp_create(end->device, &options, &end->granted, &end->qp), 0);
-    end->said = end->heard = end->wrong = end->flushed = 0;
-    end->posted = end->ended = end->bad = end->receives = 0;
-    end->failed = false;
-    post_receives(end);
-}
-
-static void open_end(struct end *end) {
-    *end = (struct end){0};
-    assert_int_equal(ops->open(&env, &end->device), 0);
-    assert_int_equal(ops->mr_allocate(end->device, REGION_BYTES, WEIR_ACCESS_ALL, &end->mr), 0);
-    make_qp(end);
-}
-
-static void connect_to(struct end *end, const struct end *other) {
-    struct weir_qp_path path = {
-        .blob_length = other->granted.blob_length, .blob = other->granted.blob, .crossing = true};
-    int rc = ops->qp_connect(end->qp, &path);
-    for (int i = 0; rc == WEIR_EINPROGRESS && i < WAITS; i++) {
-        struct weir_async event;
-        if (ops->events(end->device, &event, 1) == 1 && event.type == WEIR_ASYNC_CONNECTED)
-            rc = event.error;
-        else
-            nap(1);
-    }
-    assert_int_equal(rc, 0);
-}
-
-static uint64_t *slot_of(const struct end *end, uint32_t number) {
-    return (uint64_t *)(void *)((uint8_t *)end->mr.base + (size_t)number * MESSAGE);
-}
-
-/* Messages behind the receives' memory, each with its number. */
-static void say(struct end *end) {
-    struct weir_post post;
-    int rc = 0;
-    while (rc == 0) {
-        uint64_t *words = slot_of(end, RECEIVES + end->said % DEPTH);
-        words[0] = end->said;
-        struct weir_wr wr = {.laddr = (uint64_t)(uintptr_t)words,
-                             .lkey = end->mr.lkey,
-                             .length = MESSAGE,
-                             .opcode = WEIR_OP_SEND,
-                             .flags = WEIR_WR_SIGNALED};
-        rc = ops->post_send(end->qp, &wr, 1, &post);
-        end->said += rc == 0;
-        end->posted += rc == 0;
-    }
-    assert_int_equal(rc, WEIR_EAGAIN);
-}
-
-/* Without order, the numbers that come are added up. */
-static void take(struct end *end) {
-    struct weir_cqe cqe;
-    struct weir_async event;
-    while (ops->poll(end->device, &cqe, 1) == 1) {
-        if (!cqe.recv) {
-            end->ended++;
-            end->bad += cqe.status != WEIR_CQE_OK;
-        } else if (cqe.status == WEIR_CQE_OK) {
-            end->heard++;
-            end->wrong += cqe.byte_length != MESSAGE;
-        } else {
-            end->flushed++;
-        }
-    }
-    while (ops->events(end->device, &event, 1) == 1) {
-        end->failed = end->failed || event.type == WEIR_ASYNC_QP_FATAL;
-        end->fatal = end->fatal || event.type == WEIR_ASYNC_DEVICE_FATAL;
-    }
-}
-
-static void take_both(struct end *a, struct end *b) {
-    take(a);
-    take(b);
-    post_receives(a);
-    post_receives(b);
-}
-
-static void destroy(struct end *end) {
-    int rc = WEIR_EBUSY;
-    for (int i = 0; rc != 0 && i < WAITS; i++) {
-        rc = ops->qp_destroy(end->qp);
-        if (rc != 0)
-            nap(1);
-    }
-    assert_int_equal(rc, 0);
-}
-
-static void close_end(struct end *end) {
-    assert_int_equal(ops->mr_release(end->device, &end->mr), 0);
-    ops->close(end->device);
 }
 
 /* ---- the stranger ---- */
@@ -194,7 +69,7 @@ static uint64_t number(void) {
 /* to, from: of a QP that is there, where the stranger knows them. */
 static size_t strange(uint8_t *bytes, const struct end *to, const struct end *from, bool knows,
                       const uint8_t *own_name) {
-    size_t length = draw(3) == 0 ? draw(STRANGE_MAX) : HEADER + draw(MESSAGE + 1);
+    size_t length = draw(3) == 0 ? draw(STRANGE_MAX) : HEADER + draw(END_MESSAGE + 1);
     for (size_t i = 0; i < STRANGE_MAX; i++)
         bytes[i] = (uint8_t)draw(256);
     put(bytes, draw(8) == 0 ? number() : 0x31484557u, 4);
@@ -257,7 +132,7 @@ static void shout(struct stranger *stranger, const struct end *a, const struct e
 }
 
 static void close_stranger(struct stranger *stranger) {
-    for (int i = 0; stranger->ended < stranger->sent && i < WAITS; i++) {
+    for (int i = 0; stranger->ended < stranger->sent && i < END_WAITS; i++) {
         take_ends(stranger);
         nap(1);
     }
@@ -267,94 +142,92 @@ static void close_stranger(struct stranger *stranger) {
 
 /* ---- tests ---- */
 
+static void open_two(struct end *a, struct end *b) {
+    end_open(a, &env);
+    end_open(b, &env);
+}
+
+/* The ends talk, and the stranger shouts. */
+static void talk(struct stranger *stranger, struct end *a, struct end *b, bool knows) {
+    end_say_all(a);
+    end_say_all(b);
+    shout(stranger, a, b, knows);
+    end_take(a);
+    end_take(b);
+    end_post_receives(a);
+    end_post_receives(b);
+}
+
+static void close_two(struct end *a, struct end *b) {
+    end_destroy(a);
+    end_destroy(b);
+    end_close(a);
+    end_close(b);
+}
+
+/* All that was said has come, and been told. */
+static void expect_all(struct end *a, struct end *b) {
+    for (int i = 0; i < END_WAITS && (a->ended < a->posted || b->ended < b->posted ||
+                                      a->messages < b->posted || b->messages < a->posted);
+         i++) {
+        ends_take(a, b);
+        end_post_receives(a);
+        end_post_receives(b);
+    }
+    assert_int_equal(a->messages, b->posted);
+    assert_int_equal(b->messages, a->posted);
+    assert_int_equal(a->ended, a->posted);
+    assert_int_equal(b->ended, b->posted);
+    assert_int_equal(a->wrong + b->wrong + a->bad + b->bad, 0);
+    assert_false(a->qp_fatal || b->qp_fatal || a->fatal || b->fatal);
+}
+
 /* H13: a stranger that does not know a QP's cookie changes nothing: each message comes, once. */
 static void test_H13_strangers_change_nothing(void **state) {
-    struct end a, b;
+    static struct end a, b;
     struct stranger stranger;
     (void)state;
     draw_state = 1;
-    open_end(&a);
-    open_end(&b);
-    connect_to(&a, &b);
-    connect_to(&b, &a);
+    open_two(&a, &b);
+    ends_connect(&a, &b);
     open_stranger(&stranger, &a, &b);
-    for (int i = 0; i < ROUNDS; i++) {
-        say(&a);
-        say(&b);
-        shout(&stranger, &a, &b, false);
-        take_both(&a, &b);
-    }
-    for (int i = 0; i < WAITS && (a.ended < a.posted || b.ended < b.posted || a.heard < b.said ||
-                                  b.heard < a.said);
-         i++) {
-        take_both(&a, &b);
-        nap(1);
-    }
-    assert_int_equal(a.heard, b.said);
-    assert_int_equal(b.heard, a.said);
-    assert_int_equal(a.ended, a.posted);
-    assert_int_equal(b.ended, b.posted);
-    assert_int_equal(a.wrong + b.wrong + a.bad + b.bad, 0);
-    assert_false(a.failed || b.failed || a.fatal || b.fatal);
+    for (int i = 0; i < ROUNDS; i++)
+        talk(&stranger, &a, &b, false);
+    expect_all(&a, &b);
     close_stranger(&stranger);
-    destroy(&a);
-    destroy(&b);
-    close_end(&a);
-    close_end(&b);
+    close_two(&a, &b);
 }
 
 /* H13: one that knows all there is to know may end QPs: each WR and receive has one end all the
  * same, and new QPs work. */
 static void test_H13_one_who_knows_all_ends_a_qp_at_most(void **state) {
-    struct end a, b;
+    static struct end a, b;
     struct stranger stranger;
     (void)state;
     draw_state = 2;
-    open_end(&a);
-    open_end(&b);
+    open_two(&a, &b);
     for (int round = 0; round < 10; round++) {
-        connect_to(&a, &b);
-        connect_to(&b, &a);
+        ends_connect(&a, &b);
         open_stranger(&stranger, &a, &b);
-        for (int i = 0; i < ROUNDS / 10; i++) {
-            say(&a);
-            say(&b);
-            shout(&stranger, &a, &b, true);
-            take_both(&a, &b);
-        }
+        for (int i = 0; i < ROUNDS / 10; i++)
+            talk(&stranger, &a, &b, true);
         close_stranger(&stranger);
         assert_int_equal(ops->qp_error(a.qp), 0);
         assert_int_equal(ops->qp_error(b.qp), 0);
-        for (int i = 0;
-             i < WAITS && (a.ended < a.posted || b.ended < b.posted ||
-                           a.heard + a.flushed < a.receives || b.heard + b.flushed < b.receives);
-             i++) {
-            take(&a);
-            take(&b);
-            nap(1);
-        }
-        assert_int_equal(a.ended, a.posted);
-        assert_int_equal(b.ended, b.posted);
-        assert_int_equal(a.heard + a.flushed, a.receives);
-        assert_int_equal(b.heard + b.flushed, b.receives);
+        for (int i = 0; i < END_WAITS && !ends_are_over(&a, &b); i++)
+            ends_take(&a, &b);
+        assert_true(ends_are_over(&a, &b));
         assert_false(a.fatal || b.fatal);
-        destroy(&a);
-        destroy(&b);
-        make_qp(&a);
-        make_qp(&b);
+        end_destroy(&a);
+        end_destroy(&b);
+        end_make_qp(&a);
+        end_make_qp(&b);
     }
-    connect_to(&a, &b);
-    connect_to(&b, &a);
-    say(&a);
-    for (int i = 0; i < WAITS && b.heard < a.said; i++) {
-        take_both(&a, &b);
-        nap(1);
-    }
-    assert_int_equal(b.heard, a.said);
-    destroy(&a);
-    destroy(&b);
-    close_end(&a);
-    close_end(&b);
+    ends_connect(&a, &b);
+    end_say_all(&a);
+    end_say_all(&b);
+    expect_all(&a, &b);
+    close_two(&a, &b);
 }
 
 int main(void) {

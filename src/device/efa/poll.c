@@ -210,10 +210,16 @@ static bool take_all(struct weir_device *device) {
             efa_server_wake(device);
         return true;
     }
-    while (left > 0 && take_some(device))
+    bool was_broken = false;
+    while (left > 0 && take_some(device)) {
         left--;
+        if (device->broken && !was_broken) {
+            left = device->depth + device->receives; /* all that it had; an error is one entry */
+            was_broken = true;
+        }
+    }
     take_failures(device);
-    if (device->broken && left > 0)
+    if (device->broken)
         efa_ep_bury(device);
     return left > 0;
 }

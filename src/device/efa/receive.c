@@ -69,7 +69,7 @@ static bool is_marked(const struct weir_device *device, uint32_t number) {
 #define RETRY_NS UINT64_C(1000000)
 
 uint64_t receives_post(struct weir_device *device) {
-    while (device->ep != NULL && device->unposted_count > 0) {
+    while (device->ep != NULL && !device->broken && device->unposted_count > 0) {
         uint32_t number = device->unposted[device->unposted_count - 1];
         struct iovec to = {.iov_base = receive_buffer(device, number), .iov_len = EFA_BUFFER_BYTES};
         struct fi_msg message = {.msg_iov = &to,
