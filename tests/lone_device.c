@@ -235,6 +235,7 @@ static int post_recv(struct weir_device *device, struct weir_qp *qp, uint64_t wr
 static int device_poll(struct weir_device *device, struct weir_cqe *cqes_out, int max) {
     (void)device;
     int count = 0;
+    the->polls++;
     if (the->poll_error != 0)
         return the->poll_error;
     if (the->executes)
@@ -297,6 +298,15 @@ static void device_disarm(struct weir_device *device) {
     (void)device;
 }
 
+static bool device_has_served(struct weir_device *device) {
+    (void)device;
+    the->asked++;
+    if (the->serves == 0)
+        return false;
+    the->serves--;
+    return true;
+}
+
 static int64_t device_peer_process(struct weir_qp *qp) {
     assert_true(the->made[number_of(qp)]);
     return 77;
@@ -338,6 +348,7 @@ const struct weir_device_ops lone_device_ops = {
     .events = device_events,
     .arm = device_arm,
     .disarm = device_disarm,
+    .has_served = device_has_served,
     .peer_process = device_peer_process,
     .process_is_stopped = device_process_is_stopped,
     .link_is_down = device_link_is_down,

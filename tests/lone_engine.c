@@ -15,6 +15,7 @@ struct lone *the;
 
 static uint64_t env_now(void *self) {
     (void)self;
+    the->now_ns += the->tick_ns;
     return the->now_ns;
 }
 
@@ -174,8 +175,9 @@ static void wait_sleep(void *self, uint64_t timeout_ns) {
     the->sleeps++;
     if (the->on_sleep != NULL)
         the->on_sleep(the);
+    uint64_t most_ns = the->nap_ns != 0 ? the->nap_ns : MS;
     if (!the->woken)
-        the->now_ns += timeout_ns < MS ? timeout_ns : MS;
+        the->now_ns += timeout_ns < most_ns ? timeout_ns : most_ns;
 }
 
 static void wait_wake(void *self) {

@@ -69,7 +69,12 @@ struct lone {
     uint64_t room_bytes;  /* that the machine has left; lone_open: not known */
     uint32_t allocations; /* that the device was asked for */
     uint8_t entropy;
-    bool batch; /* what is said is heard at the next lone_run or lone_pass, together */
+    uint64_t tick_ns; /* that pass with each look at the clock */
+    uint64_t nap_ns;  /* what a sleep lasts at most; 0: MS */
+    uint32_t serves;  /* so many of the next questions has_served answers by true, */
+    uint32_t asked;   /* of so many that there were */
+    uint32_t polls;   /* of the device */
+    bool batch;       /* what is said is heard at the next lone_run or lone_pass, together */
 
     struct lone_conn conns[LONE_CONNS];
     uint64_t conn_count;

@@ -214,6 +214,24 @@ static void expect_traffic(struct side *a, struct side *b) {
     assert_int_equal(to[0], from[0]);
 }
 
+/* ---- peers' accesses ---- */
+
+/* Nobody polls the target, whose own thread serves it. */
+static void test_M7_a_peers_access_is_told_once(void **state) {
+    (void)state;
+    struct side a, b;
+    pair_open(&a, &b, MIB);
+    for (int i = 0; i < PATIENCE && ofi_device_ops.has_served(b.device); i++)
+        rest();
+    assert_false(ofi_device_ops.has_served(b.device));
+    post(&a, WEIR_OP_WRITE, 0, MIB / 2);
+    assert_int_equal(await_cqe(&a), WEIR_CQE_OK);
+    assert_true(ofi_device_ops.has_served(b.device));
+    assert_false(ofi_device_ops.has_served(b.device));
+    side_close(&a);
+    side_close(&b);
+}
+
 /* ---- settings ---- */
 
 static const char *const variables[] = {"WEIR_OFI_PROVIDER", "WEIR_OFI_DOMAIN", "WEIR_OFI_ADDRESS"};
@@ -746,6 +764,7 @@ static void test_W4_signals_stay_the_programs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_W4_signals_stay_the_programs),
+        cmocka_unit_test(test_M7_a_peers_access_is_told_once),
         cmocka_unit_test(test_W10_wrong_settings_are_one_clear_line),
         cmocka_unit_test(test_W10_the_address_is_the_one_asked_for),
         cmocka_unit_test(test_T8_release_ends_a_write_under_way),

@@ -33,6 +33,8 @@ enum { SPINS = 200, YIELDS = 4 };
 /* The longest spin, however slow the device's poll is, and the shortest. */
 #define SPIN_NS       UINT64_C(20000)
 #define SPIN_NS_LEAST UINT64_C(1000)
+/* While peers' accesses are served here. */
+#define SPIN_NS_SERVED UINT64_C(50000)
 /* A wait of up to so long would not have needed its sleep: to fall asleep and to wake are most of
  * it. */
 #define WAIT_NS_SHORT (4 * SPIN_NS)
@@ -50,10 +52,52 @@ static void give_way(const struct sleeping *sleeping) {
         relax();
 }
 
-/* Whether to spin on after so many turns, and so long a time, in which nothing was done. */
-static bool may_spin(const struct sleeping *sleeping, uint32_t turns, uint64_t idle_ns,
-                     uint64_t spin_ns) {
-    return sleeping != NULL && turns < sleeping->spins && idle_ns < spin_ns;
+/* Of a wait: since when it found nothing, and how long it spins so. */
+struct idling {
+    uint64_t since_ns, spin_ns;
+    uint32_t turns;
+    bool serves; /* peers' accesses were served, and may go on */
+};
+
+static void begin(struct idling *idling, uint64_t now, uint64_t spin_ns) {
+    *idling = (struct idling){.since_ns = now, .spin_ns = spin_ns};
+}
+
+static void begin_serving(struct idling *idling, uint64_t now) {
+    *idling = (struct idling){.since_ns = now, .spin_ns = SPIN_NS_SERVED, .serves = true};
+}
+
+static bool has_served(weir_engine *engine) {
+    return engine->device_ops->has_served != NULL && engine->device_ops->has_served(engine->device);
+}
+
+/* Before a step. Accesses by peers tell nobody here, and the step in which they are served finds
+ * nothing. So while they are served the device is asked whether there are some now, which costs it
+ * a system call. */
+static void look_for_peers(weir_engine *engine, struct idling *idling) {
+    if (idling->serves && has_served(engine))
+        begin_serving(idling, engine_clock(engine));
+}
+
+/* A turn found nothing. Whether to spin on. */
+static bool may_spin(const struct sleeping *sleeping, struct idling *idling, uint64_t now) {
+    return sleeping != NULL && idling->turns++ < sleeping->spins &&
+           now - idling->since_ns < idling->spin_ns;
+}
+
+static uint64_t half_spin(uint64_t spin_ns) {
+    return spin_ns / 2 > SPIN_NS_LEAST ? spin_ns / 2 : SPIN_NS_LEAST;
+}
+
+/* A sleep that began then is over. Where a short one ended with work for peers, more of it may be
+ * on its way, and each access that finds this process asleep waits for it to wake. Else the spin
+ * was in vain, and the next one is half as long: the news may take long, and a timer of the
+ * engine's may end the sleep each millisecond until then. */
+static void begin_awake(struct idling *idling, uint64_t slept_since, uint64_t now, bool served) {
+    if (served && now - slept_since <= WAIT_NS_SHORT)
+        begin_serving(idling, now);
+    else
+        begin(idling, now, half_spin(idling->spin_ns));
 }
 
 /* Under the engine: ready to sleep, or EAGAIN. */
@@ -188,20 +232,26 @@ static void leave_ports(weir_engine *engine) {
 }
 
 /* Sleeps as the leader, on the ports. `finished` is asked once more when each thread that has news
- * can see that we sleep. */
-static void sleep_on_ports(weir_engine *engine, uint64_t most_ns,
+ * can see that we sleep. True: peers' accesses were served here before the sleep, which was none
+ * then, or when it ended. */
+static bool sleep_on_ports(weir_engine *engine, uint64_t most_ns,
                            bool (*finished)(weir_engine *, uint64_t), uint64_t what) {
     uint64_t timeout = UINT64_MAX;
     own_enter(engine);
     atomic_store(&engine->leader_asleep, true);
     int rc = engine_step(engine, true) > 0 ? WEIR_EAGAIN : arm(engine, &timeout);
+    bool served = has_served(engine);
+    if (rc == WEIR_OK && served) {
+        engine->device_ops->disarm(engine->device);
+        rc = WEIR_EAGAIN;
+    }
     if (rc != WEIR_OK) {
         atomic_store(&engine->leader_asleep, false);
         leave_ports(engine);
     }
     own_leave(engine);
     if (rc != WEIR_OK)
-        return;
+        return served;
     if (!finished(engine, what))
         engine->ports.wait.ops->sleep(engine->ports.wait.self,
                                       timeout < most_ns ? timeout : most_ns);
@@ -212,7 +262,9 @@ static void sleep_on_ports(weir_engine *engine, uint64_t most_ns,
     leave_ports(engine);
     woken(engine);
     engine_step(engine, true);
+    served = has_served(engine);
     own_leave(engine);
+    return served;
 }
 
 static void sleep_on_news(struct sleeping *sleeping, uint64_t seen, uint64_t most_ns) {
@@ -228,14 +280,13 @@ static void sleep_on_news(struct sleeping *sleeping, uint64_t seen, uint64_t mos
         continue;
 }
 
-/* Sleeps until there may be news, as leader or follower. */
-static void sleep_once(weir_engine *engine, uint64_t most_ns,
+/* Sleeps until there may be news, as leader or follower. True: see sleep_on_ports. */
+static bool sleep_once(weir_engine *engine, uint64_t most_ns,
                        bool (*finished)(weir_engine *, uint64_t), uint64_t what) {
     struct sleeping *sleeping = engine->sleeping;
-    if (sleeping == NULL) { /* a simulation: one thread */
-        sleep_on_ports(engine, most_ns, finished, what);
-        return;
-    }
+    bool served = false;
+    if (sleeping == NULL) /* a simulation: one thread */
+        return sleep_on_ports(engine, most_ns, finished, what);
     pthread_mutex_lock(&sleeping->lock);
     if (sleeping->leader) {
         atomic_fetch_add(&engine->followers, 1);
@@ -245,41 +296,37 @@ static void sleep_once(weir_engine *engine, uint64_t most_ns,
     } else {
         sleeping->leader = true;
         pthread_mutex_unlock(&sleeping->lock);
-        sleep_on_ports(engine, most_ns, finished, what);
+        served = sleep_on_ports(engine, most_ns, finished, what);
         pthread_mutex_lock(&sleeping->lock);
         sleeping->leader = false;
         sleeping->changes++;
         pthread_cond_broadcast(&sleeping->news);
     }
     pthread_mutex_unlock(&sleeping->lock);
+    return served;
 }
 
-/* A spin in vain halves the next one: the news may take long, and a timer of the engine's may end
- * the sleep each millisecond until then. */
 static int wait_until(weir_engine *engine, uint64_t timeout_ns,
                       bool (*finished)(weir_engine *, uint64_t), uint64_t what) {
     uint64_t start = engine_clock(engine);
-    uint64_t idle_since = start, spin_ns = SPIN_NS;
-    uint32_t turns = 0;
+    struct idling idling;
+    begin(&idling, start, SPIN_NS);
     while (!finished(engine, what)) {
+        look_for_peers(engine, &idling);
         bool worked = try_step(engine, engine->sleeping == NULL) > 0;
         uint64_t now = engine_clock(engine);
         if (now - start >= timeout_ns) /* however much others keep the engine busy */
             return finished(engine, what) ? WEIR_OK : WEIR_EINPROGRESS;
         if (worked) {
-            turns = 0;
-            idle_since = now;
-            spin_ns = SPIN_NS;
+            begin(&idling, now, SPIN_NS);
             continue;
         }
-        if (may_spin(engine->sleeping, ++turns, now - idle_since, spin_ns)) {
+        if (may_spin(engine->sleeping, &idling, now)) {
             give_way(engine->sleeping);
             continue;
         }
-        spin_ns = spin_ns / 2 > SPIN_NS_LEAST ? spin_ns / 2 : SPIN_NS_LEAST;
-        sleep_once(engine, timeout_ns - (now - start), finished, what);
-        turns = 0;
-        idle_since = engine_clock(engine);
+        bool served = sleep_once(engine, timeout_ns - (now - start), finished, what);
+        begin_awake(&idling, now, engine_clock(engine), served);
     }
     return WEIR_OK;
 }
@@ -309,7 +356,7 @@ static void learn(struct sleeping *sleeping, uint64_t waited_ns, bool in_vain) {
         return;
     uint64_t spin_ns = spin_of(sleeping), next = in_vain ? spin_ns : SPIN_NS;
     if (waited_ns > WAIT_NS_SHORT)
-        next = spin_ns / 2 > SPIN_NS_LEAST ? spin_ns / 2 : SPIN_NS_LEAST;
+        next = half_spin(spin_ns);
     if (next != spin_ns)
         atomic_store_explicit(&sleeping->spin_ns, next, memory_order_relaxed);
 }
@@ -318,31 +365,35 @@ static void learn(struct sleeping *sleeping, uint64_t waited_ns, bool in_vain) {
 static int wait_for(weir_engine *engine, bool (*finished)(weir_engine *, uint64_t), uint64_t before,
                     uint64_t timeout_ns) {
     struct sleeping *sleeping = engine->sleeping;
-    uint64_t spin_ns = sleeping == NULL ? 0 : spin_of(sleeping);
     uint64_t start = engine_clock(engine), passed = 0;
-    bool slept = false;
-    uint32_t turn = 0;
+    bool slept = false, looked = false;
+    struct idling idling;
     int rc = WEIR_OK;
-    for (;; turn++) {
+    begin(&idling, start, sleeping == NULL ? 0 : spin_of(sleeping));
+    for (;; looked = true) {
+        look_for_peers(engine, &idling);
         if (try_step(engine, sleeping == NULL) > 0 || finished(engine, before))
             break;
-        passed = engine_clock(engine) - start;
+        uint64_t now = engine_clock(engine);
+        passed = now - start;
         if (passed >= timeout_ns) {
             rc = WEIR_EINPROGRESS;
             break;
         }
-        if (may_spin(sleeping, turn, passed, spin_ns)) {
+        if (may_spin(sleeping, &idling, now)) {
             give_way(sleeping);
             continue;
         }
-        sleep_once(engine, timeout_ns - passed, finished, before);
+        bool served = sleep_once(engine, timeout_ns - passed, finished, before);
         slept = true;
         if (finished(engine, before))
             break;
+        if (served)
+            begin_awake(&idling, now, engine_clock(engine), true);
     }
     if (slept)
         learn(sleeping, engine_clock(engine) - start, rc != WEIR_OK);
-    else if (turn > 0 && rc == WEIR_OK)
+    else if (looked && rc == WEIR_OK)
         learn(sleeping, passed, false);
     return rc;
 }

@@ -411,6 +411,10 @@ struct weir_device_ops {
     int (*fd)(struct weir_device *device);
     int (*arm)(struct weir_device *device);
     void (*disarm)(struct weir_device *device);
+    /* Whether accesses by peers took this process' calls since this was asked last, or wait for the
+     * next poll: more of them may be on their way. Polls need not count. A system call; any thread.
+     * NULL: this device moves their bytes by itself. */
+    bool (*has_served)(struct weir_device *device);
 
     /* The process at the other end of the QP, which is connected, as this host numbers them; 0: it
      * has no number here. NULL, as process_is_stopped: this device never knows. */

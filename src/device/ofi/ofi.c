@@ -242,4 +242,5 @@ const struct weir_device_ops ofi_device_ops = {
     .fd = ofi_fd,
     .arm = ofi_arm,
     .disarm = ofi_disarm,
+    .has_served = ofi_has_served,
 };

@@ -332,6 +332,7 @@ void ofi_serve(struct weir_device *device) {
     if (device->lost || poll(ready, 2, 0) <= 0)
         return;
     ofi_wake(device);
+    device->served = true;
     ofi_progress(device);
     connect_look(device);
     failures_see(device);
@@ -365,6 +366,7 @@ int ofi_arm(struct weir_device *device) {
     device->heard_at = polls_now(device);
     for (int i = 0; rc != 0 && i < TRIES && !ofi_has_news(device); i++) {
         look(device);
+        device->served = device->served || i > 0;
         rc = device->lost ? 0 : try_wait(device);
     }
     if (rc != 0 && !ofi_has_news(device))
@@ -386,7 +388,18 @@ void ofi_disarm(struct weir_device *device) {
         look(device);
         (void)try_wait(device);
     }
+    device->served = device->served || tries > 0;
     if (tries == TRIES && !ofi_has_news(device))
         fail_starved(device);
     device_unlock(device);
+}
+
+/* That the queue's descriptor is readable says that something waits to be moved. */
+bool ofi_has_served(struct weir_device *device) {
+    struct pollfd ready = {.fd = device->cq_fd, .events = POLLIN};
+    device_lock(device);
+    bool served = device->served || (!device->lost && poll(&ready, 1, 0) > 0);
+    device->served = false;
+    device_unlock(device);
+    return served;
 }
