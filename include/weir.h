@@ -1074,7 +1074,11 @@ WEIR_API int weir_stall_text(weir_engine *engine, weir_peer peer, char *text_out
     X(peer_stalls, "stalls of peers that were told: work outstanding, and none of it completed")   \
     X(messages_lent, "of messages_sent: in a loan that the receiver reads where it is")            \
     X(notes_shared, "notes of messages that went to the device in one SEND with others")           \
-    X(messages_gathered, "messages whose data was written by one WR with others'")
+    X(messages_gathered, "messages whose data was written by one WR with others'")                 \
+    X(device_refusals, "work that the device's provider had no room for at first: ofi, efa")       \
+    X(device_nonsense, "completions and messages that named nothing to the device, dropped: ofi, " \
+                       "efa")                                                                      \
+    X(device_renewals, "endpoints that the device gave up and opened anew: efa")
 
 typedef struct weir_engine_info {
     size_t size;

@@ -328,6 +328,11 @@ static bool device_counts(struct weir_device *device, struct weir_device_counts 
     return the->counts;
 }
 
+static void device_tally(struct weir_device *device, struct weir_device_tally *out) {
+    (void)device;
+    *out = the->tally;
+}
+
 const struct weir_device_ops lone_device_ops = {
     .name = "lone",
     .let_go = device_let_go,
@@ -353,6 +358,7 @@ const struct weir_device_ops lone_device_ops = {
     .process_is_stopped = device_process_is_stopped,
     .link_is_down = device_link_is_down,
     .counts = device_counts,
+    .tally = device_tally,
 };
 
 /* ---- what arrives ---- */

@@ -91,10 +91,11 @@ struct lone {
     bool link_is_down;
     bool counts; /* it counts: */
     struct weir_device_counts counted;
-    bool no_destroy; /* the device refuses to destroy QPs */
-    int poll_error;  /* what its poll says, if not 0 */
-    int memories;    /* registered now, the engine's own two among them */
-    bool fails;      /* an event says that it failed, once */
+    struct weir_device_tally tally; /* what it met */
+    bool no_destroy;                /* the device refuses to destroy QPs */
+    int poll_error;                 /* what its poll says, if not 0 */
+    int memories;                   /* registered now, the engine's own two among them */
+    bool fails;                     /* an event says that it failed, once */
     int let_go_error;
     uint32_t let_go; /* how often it was asked to */
     uint32_t qp_count;

@@ -108,6 +108,12 @@ static void expect_no_connect(struct end *end, struct weir_qp *waits, const stru
     end->qp = qp;
 }
 
+static struct weir_device_tally tally_of(struct end *end) {
+    struct weir_device_tally tally;
+    ops->tally(end->device, &tally);
+    return tally;
+}
+
 /* S9: an endpoint that breaks fails its QPs, and is followed by another one. All that was posted
  * has an end, no message that was told to be sent is lost, and new QPs work. */
 static void test_S9_a_broken_endpoint_is_renewed(void **state) {
@@ -130,6 +136,8 @@ static void test_S9_a_broken_endpoint_is_renewed(void **state) {
         end_make_qp(&broken);
         end_make_qp(&well);
     }
+    assert_true(tally_of(&broken).renewals >= 3);
+    assert_int_equal(tally_of(&well).renewals, 0);
     assert_int_equal(broken.granted.blob_length, before.blob_length);
     assert_memory_not_equal(broken.granted.blob, before.blob, before.blob_length);
     end_destroy(&broken);
@@ -210,6 +218,44 @@ static void test_W9_a_card_that_is_gone(void **state) {
     end_close(&well);
 }
 
+static void close_both(struct end *one, struct end *other) {
+    end_destroy(one);
+    end_close(one);
+    end_destroy(other);
+    end_close(other);
+}
+
+/* S19: what the provider refuses is counted, and posted again. */
+static void test_S19_refusals_are_counted(void **state) {
+    static struct end refused, well;
+    (void)state;
+    open_with(&refused, "EFA_FAKE_EAGAIN", "90");
+    open_with(&well, "EFA_FAKE_EAGAIN", "0");
+    ends_connect(&refused, &well);
+    for (int i = 0; refused.ended < 100 && i < END_WAITS; i++)
+        talk(&refused, &well);
+    assert_true(refused.ended >= 100);
+    assert_int_equal(refused.bad, 0);
+    assert_true(tally_of(&refused).refusals >= 100);
+    assert_int_equal(tally_of(&refused).nonsense, 0);
+    assert_int_equal(tally_of(&refused).renewals, 0);
+    close_both(&refused, &well);
+}
+
+/* S19: so are completions that name nothing. */
+static void test_S19_nonsense_is_counted(void **state) {
+    static struct end confused, well;
+    (void)state;
+    open_with(&confused, "EFA_FAKE_NONSENSE", "10");
+    end_open(&well, &env);
+    ends_connect(&confused, &well);
+    for (int i = 0; tally_of(&confused).nonsense == 0 && i < END_WAITS; i++)
+        talk(&confused, &well);
+    assert_true(tally_of(&confused).nonsense > 0);
+    assert_int_equal(tally_of(&well).nonsense, 0);
+    close_both(&confused, &well);
+}
+
 /* W10: a card that leaves reads and writes to its driver is no device. */
 static void test_W10_emulated_access_is_refused(void **state) {
     struct weir_device *device;
@@ -224,6 +270,8 @@ int main(void) {
         cmocka_unit_test(test_S9_a_broken_endpoint_is_renewed),
         cmocka_unit_test(test_S13_an_operation_without_end),
         cmocka_unit_test(test_W9_a_card_that_is_gone),
+        cmocka_unit_test(test_S19_refusals_are_counted),
+        cmocka_unit_test(test_S19_nonsense_is_counted),
         cmocka_unit_test(test_W10_emulated_access_is_refused),
     };
     struct weir_device_caps caps = {.note = ""};

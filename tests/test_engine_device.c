@@ -157,8 +157,21 @@ static void test_W10_memory_that_the_machine_has_not_is_refused(void **state) {
     lone_close(lone);
 }
 
+static void test_S19_what_the_device_met_is_counted(void **state) {
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    weir_engine_info info = WEIR_ENGINE_INFO_INIT;
+    lone->tally = (struct weir_device_tally){.refusals = 3, .nonsense = 5, .renewals = 7};
+    assert_int_equal(weir_engine_query(lone->engine, &info), WEIR_OK);
+    assert_int_equal(info.device_refusals, 3);
+    assert_int_equal(info.device_nonsense, 5);
+    assert_int_equal(info.device_renewals, 7);
+    lone_close(lone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_S19_what_the_device_met_is_counted),
         cmocka_unit_test(test_W9_the_application_is_told_and_what_is_under_way_ends),
         cmocka_unit_test(test_W9_peers_are_refused_with_the_reason),
         cmocka_unit_test(test_W9_a_peer_whose_device_failed_is_gone_with_the_reason),

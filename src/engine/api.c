@@ -393,6 +393,13 @@ static void fold_stats(weir_engine *engine) {
     stats->submit_eagain =
         stats->eagain_transfers + stats->eagain_segments + stats->eagain_completions;
     stats->completions = engine->polled;
+    if (engine->device_ops->tally != NULL) {
+        struct weir_device_tally tally = {0};
+        engine->device_ops->tally(engine->device, &tally);
+        stats->device_refusals = tally.refusals;
+        stats->device_nonsense = tally.nonsense;
+        stats->device_renewals = tally.renewals;
+    }
     inflight_peak(engine);
 }
 

@@ -71,6 +71,13 @@ struct weir_device_counts {
     uint64_t sent, received; /* bytes */
     uint64_t bytes_per_s;    /* that the port carries at most in one direction; 0: not known */
 };
+
+/* What a device met since it was opened. */
+struct weir_device_tally {
+    uint64_t refusals; /* of work by its provider, which had no room: it is posted again */
+    uint64_t nonsense; /* completions and messages that named nothing, dropped */
+    uint64_t renewals; /* endpoints that were given up and opened anew */
+};
 struct weir_qp;
 
 /* An environment variable that a device reads, and what it says now. */
@@ -427,6 +434,8 @@ struct weir_device_ops {
     /* False: nothing is counted. What is not counted alone stays 0. Some system calls, of which
      * some drivers ask the device. NULL: it never counts. */
     bool (*counts)(struct weir_device *device, struct weir_device_counts *out);
+    /* NULL: it meets nothing of the kind. */
+    void (*tally)(struct weir_device *device, struct weir_device_tally *out);
 };
 
 /* ---- control channel --------------------------------------------------- */

@@ -253,4 +253,5 @@ const struct weir_device_ops efa_device_ops = {
     .fd = efa_fd,
     .arm = efa_arm,
     .disarm = efa_disarm,
+    .tally = efa_tally,
 };

@@ -332,6 +332,7 @@ struct weir_device {
     uint32_t early;    /* buffers that QPs keep */
     uint64_t polls;    /* by the engine */
     uint64_t nonsense; /* completions and messages that name nothing */
+    uint64_t refusals; /* of work, by the provider */
     struct efa_stranger strangers[EFA_STRANGERS]; /* that are to be answered */
     uint32_t stranger_count;
     uint32_t complaints; /* of the completion queue, in a row */
@@ -539,6 +540,7 @@ int efa_events(struct weir_device *device, struct weir_async *events_out, int ma
 int efa_fd(struct weir_device *device);
 int efa_arm(struct weir_device *device);
 void efa_disarm(struct weir_device *device);
+void efa_tally(struct weir_device *device, struct weir_device_tally *out);
 
 /* ---- serve.c ---- */
 

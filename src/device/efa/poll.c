@@ -383,3 +383,10 @@ void efa_disarm(struct weir_device *device) {
     (void)efa_may_sleep(device);
     device_unlock(device);
 }
+
+void efa_tally(struct weir_device *device, struct weir_device_tally *out) {
+    device_lock(device);
+    *out = (struct weir_device_tally){
+        .refusals = device->refusals, .nonsense = device->nonsense, .renewals = device->renewals};
+    device_unlock(device);
+}

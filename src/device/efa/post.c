@@ -75,6 +75,7 @@ static bool is_refused(struct weir_device *device, uint32_t number) {
     } else if (rc != -FI_EAGAIN) {
         op_done(device, number, WEIR_CQE_DEVICE);
     }
+    device->refusals += rc == -FI_EAGAIN;
     return rc == -FI_EAGAIN;
 }
 

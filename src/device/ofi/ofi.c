@@ -243,4 +243,5 @@ const struct weir_device_ops ofi_device_ops = {
     .arm = ofi_arm,
     .disarm = ofi_disarm,
     .has_served = ofi_has_served,
+    .tally = ofi_tally,
 };

@@ -241,6 +241,7 @@ struct weir_device {
     _Atomic uint64_t polls; /* by the engine */
     uint64_t fence;         /* the last number of one */
     uint64_t nonsense;      /* completions that name nothing */
+    uint64_t refusals;      /* posts for which the provider had no room */
     bool served;            /* something was moved beside polls, since this was asked */
     bool lost, lost_told;
     struct ofi_visitor visitors[OFI_VISITORS]; /* as the last look saw them */
@@ -350,6 +351,7 @@ int ofi_fd(struct weir_device *device);
 int ofi_arm(struct weir_device *device);
 void ofi_disarm(struct weir_device *device);
 bool ofi_has_served(struct weir_device *device);
+void ofi_tally(struct weir_device *device, struct weir_device_tally *out);
 
 /* ---- fence.c ---- */
 

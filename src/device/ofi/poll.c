@@ -403,3 +403,9 @@ bool ofi_has_served(struct weir_device *device) {
     device_unlock(device);
     return served;
 }
+
+void ofi_tally(struct weir_device *device, struct weir_device_tally *out) {
+    device_lock(device);
+    *out = (struct weir_device_tally){.refusals = device->refusals, .nonsense = device->nonsense};
+    device_unlock(device);
+}

@@ -146,8 +146,10 @@ static int post_one(struct weir_qp *qp, const struct weir_wr *wr) {
     if (OFI_UNLIKELY(!is_possible(qp->device, wr)))
         return WEIR_EINVAL;
     ssize_t rc = qp->state == OFI_READY ? give(qp, wr) : WEIR_CQE_FLUSHED;
-    if (OFI_UNLIKELY(rc == -FI_EAGAIN))
+    if (OFI_UNLIKELY(rc == -FI_EAGAIN)) {
+        qp->device->refusals++;
         return WEIR_EAGAIN;
+    }
     qp->sends[qp->head & qp->sq_mask] =
         (struct ofi_send){.wr_id = wr->wr_id,
                           .reads = rc == 0 && is_read(wr),
