@@ -20,7 +20,7 @@ static struct wire_device device(const char *name, uint8_t fabric) {
     struct wire_device d;
 
     memset(&d, 0, sizeof(d));
-    snprintf(d.name, sizeof(d.name), "%s", name);
+    memcpy(d.name, name, strnlen(name, sizeof(d.name) - 1)); /* cut like any that is too long */
     memset(d.fabric, fabric, sizeof(d.fabric));
     return d;
 }
