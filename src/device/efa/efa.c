@@ -38,10 +38,10 @@ static uint64_t left_besides(uint64_t own) {
     return left == UINT64_MAX ? left : left > own ? left - own : 0;
 }
 
-static void fill_caps(const struct efa_choice *choice, struct weir_device_caps *caps) {
+void efa_fill_caps(const struct fabric_choice *choice, struct weir_device_caps *caps_out) {
     const struct fi_info *info = choice->info;
     uint32_t depth = smaller(info->tx_attr->size, EFA_DEPTH_MAX);
-    *caps = (struct weir_device_caps){
+    *caps_out = (struct weir_device_caps){
         .name = "efa",
         .message_bytes_max = smaller(info->ep_attr->max_msg_size, EFA_MESSAGE_MAX),
         .post_bytes_max = UINT64_MAX,
@@ -58,37 +58,13 @@ static void fill_caps(const struct efa_choice *choice, struct weir_device_caps *
     };
     /* The two fabrics do not understand each other. */
     size_t length = strlen(info->fabric_attr->name);
-    memcpy(caps->fabric, info->fabric_attr->name,
+    memcpy(caps_out->fabric, info->fabric_attr->name,
            length < WEIR_FABRIC_ID_SIZE ? length : WEIR_FABRIC_ID_SIZE);
-    snprintf(caps->note, sizeof caps->note, "%s", choice->note);
-}
-
-/* The choice that the environment makes. An error: its note says why. */
-static int choose(const struct fabric_library **library_out, struct efa_choice *choice_out) {
-    struct efa_settings settings;
-    const char *why;
-    int rc = efa_settings_read(getenv, &settings, choice_out->note);
-    if (rc != WEIR_OK)
-        return rc;
-    *library_out = fabric_load(&why);
-    if (*library_out == NULL) {
-        snprintf(choice_out->note, sizeof choice_out->note, "%s", why);
-        return WEIR_ENODEVICE;
-    }
-    return efa_select(*library_out, &settings, choice_out);
+    snprintf(caps_out->note, sizeof caps_out->note, "%s", choice->note);
 }
 
 static int efa_probe(struct weir_device_caps *caps_out) {
-    const struct fabric_library *library;
-    struct efa_choice choice = {.info = NULL};
-    int rc = choose(&library, &choice);
-    if (rc != WEIR_OK) {
-        snprintf(caps_out->note, sizeof caps_out->note, "%s", choice.note);
-        return rc;
-    }
-    fill_caps(&choice, caps_out);
-    library->freeinfo(choice.info);
-    return WEIR_OK;
+    return fabric_probe(&efa_backend, caps_out);
 }
 
 /* ---- open ---- */
@@ -186,8 +162,8 @@ static void close_objects(struct weir_device *device) {
 
 static int efa_open(const struct weir_env *env, struct weir_device **device_out) {
     const struct fabric_library *library;
-    struct efa_choice choice = {.info = NULL};
-    int rc = choose(&library, &choice);
+    struct fabric_choice choice;
+    int rc = fabric_choose(&efa_backend, &library, &choice);
     if (rc != WEIR_OK)
         return rc;
     struct weir_device *device = env->ops->alloc(env->self, sizeof *device);
@@ -203,7 +179,7 @@ static int efa_open(const struct weir_env *env, struct weir_device **device_out)
     device->cq_fd = device->epoll_fd = device->event_fd = device->server.wake_fd = -1;
     device->next_ns = device->restless_ns = device->stops_ns = UINT64_MAX;
     pthread_mutex_init(&device->mutex, NULL);
-    fill_caps(&choice, &device->caps);
+    efa_fill_caps(&choice, &device->caps);
     rc = fabric_memory_open(&device->memory, env);
     if (rc == WEIR_OK)
         rc = open_objects(device);

@@ -78,23 +78,13 @@ _Static_assert(EFA_EARLY_MAX < 16, "counted in a few bits");
 
 /* ---- settings.c ---- */
 
-struct efa_settings { /* ""; any */
-    char domain[FABRIC_NAME_MAX];
-    char fabric[FABRIC_NAME_MAX];
-};
-int efa_settings_read(char *(*get)(const char *name), struct efa_settings *settings_out,
-                      char note_out[FABRIC_NOTE_MAX]);
+#define EFA_RULES 2u
+extern const struct fabric_rule efa_rules[EFA_RULES];
 bool efa_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 
 /* ---- select.c ---- */
 
-struct efa_choice {
-    struct fi_info *info; /* of one fabric and domain; owned */
-    char note[FABRIC_NOTE_MAX];
-};
-/* The best that the settings allow. An error: note says why. The caller gives info back. */
-int efa_select(const struct fabric_library *library, const struct efa_settings *settings,
-               struct efa_choice *choice_out);
+extern const struct fabric_backend efa_backend;
 
 /* ---- blob.c ---- */
 
@@ -266,7 +256,7 @@ struct weir_device {
     const struct fabric_library *library;
     struct weir_env env;
     struct weir_device_caps caps;
-    struct efa_choice choice;
+    struct fabric_choice choice;
     struct fid_fabric *fabric;
     struct fid_domain *domain;
     int epoll_fd, event_fd;
@@ -366,6 +356,10 @@ static inline uint64_t retry_pause(const struct weir_device *device, uint64_t si
     pause = pause > RETRY_LEAST_NS ? pause : RETRY_LEAST_NS;
     return pause < RETRY_MOST_NS ? pause : RETRY_MOST_NS;
 }
+
+/* ---- efa.c ---- */
+
+void efa_fill_caps(const struct fabric_choice *choice, struct weir_device_caps *caps_out);
 
 /* All functions from here on are called with the device's mutex, but those of memory.c and
  * serve.c, and the device's operations. */

@@ -23,28 +23,28 @@
 /* Without FI_LOCAL_COMM the provider uses no memory of the host's between processes of one host: it
  * would never say that a process is gone. */
 
-static void set_hints(struct fi_info *hints, const struct efa_settings *settings) {
+static void set_hints(struct fi_info *hints, const struct fabric_names *names) {
     hints->caps = FI_MSG | FI_RMA | FI_REMOTE_COMM;
     hints->mode = MODES;
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     hints->domain_attr->threading = FI_THREAD_SAFE;
     hints->fabric_attr->prov_name = strdup(PROVIDER); /* freed with the hints */
-    if (settings->domain[0] != '\0')
-        hints->domain_attr->name = strdup(settings->domain);
-    if (settings->fabric[0] != '\0')
-        hints->fabric_attr->name = strdup(settings->fabric);
+    if (names->domain[0] != '\0')
+        hints->domain_attr->name = strdup(names->domain);
+    if (names->fabric[0] != '\0')
+        hints->fabric_attr->name = strdup(names->fabric);
 }
 
-static int ask(const struct fabric_library *library, const struct efa_settings *settings,
-               struct fi_info **info_out) {
+static int ask(const struct fabric_library *library, const struct fabric_names *names,
+               struct fi_info **list_out) {
     struct fi_info *hints = library->dupinfo(NULL);
     if (hints == NULL)
         return -FI_ENOMEM;
-    set_hints(hints, settings);
+    set_hints(hints, names);
     uint32_t version = library->version();
     int rc = library->getinfo(FI_VERSION_LT(version, API_VERSION) ? version : API_VERSION, NULL,
-                              NULL, 0, hints, info_out);
+                              NULL, 0, hints, list_out);
     library->freeinfo(hints);
     return rc;
 }
@@ -55,9 +55,9 @@ static bool is_named(const char *wanted, const char *name) {
 
 /* A provider that asks for more than this device does is not taken; nor is one with queues of a
  * few places, or messages that ours do not fit in. Providers may give what was not asked for. */
-static bool is_fit(const struct fi_info *info, const struct efa_settings *settings) {
-    return is_named(settings->domain, info->domain_attr->name) &&
-           is_named(settings->fabric, info->fabric_attr->name) && (info->mode & ~MODES) == 0 &&
+static bool is_fit(const struct fi_info *info, const struct fabric_names *names) {
+    return is_named(names->domain, info->domain_attr->name) &&
+           is_named(names->fabric, info->fabric_attr->name) && (info->mode & ~MODES) == 0 &&
            info->domain_attr->mr_key_size <= sizeof(uint64_t) &&
            info->tx_attr->size >= 2 * (size_t)EFA_CONTROLS && info->rx_attr->size >= EFA_CONTROLS &&
            info->ep_attr->max_msg_size >= EFA_BUFFER_BYTES;
@@ -75,54 +75,43 @@ static bool is_direct(const struct fi_info *info) {
     return strcmp(info->fabric_attr->name, "efa-direct") == 0;
 }
 
-static const struct fi_info *best(const struct fi_info *list, const struct efa_settings *settings) {
+static const struct fi_info *best(const struct fi_info *list, const struct fabric_names *names) {
     const struct fi_info *found = NULL;
     for (const struct fi_info *at = list; at != NULL; at = at->next) {
-        if (is_fit(at, settings) && !is_old(at) &&
+        if (is_fit(at, names) && !is_old(at) &&
             (found == NULL || (is_direct(at) && !is_direct(found))))
             found = at;
     }
     return found;
 }
 
-static void note_missing(const struct efa_settings *settings, const struct fi_info *list,
-                         char *note_out) {
+static void note_missing(const struct fabric_names *names, const struct fi_info *list,
+                         char note_out[FABRIC_NOTE_MAX]) {
     const char *why = list == NULL   ? "no EFA device"
                       : is_old(list) ? "libfabric before 1.18 does not write with an EFA device"
                                      : "no EFA device that can read and write remote memory";
     int used = snprintf(note_out, FABRIC_NOTE_MAX, "%s", why);
-    if (settings->domain[0] != '\0')
+    if (names->domain[0] != '\0')
         used += snprintf(note_out + used, FABRIC_NOTE_MAX - (size_t)used, " named %.24s",
-                         settings->domain);
-    if (settings->fabric[0] != '\0')
+                         names->domain);
+    if (names->fabric[0] != '\0')
         snprintf(note_out + used, FABRIC_NOTE_MAX - (size_t)used, ", of fabric %.16s",
-                 settings->fabric);
-    fabric_note_clean(note_out);
+                 names->fabric);
 }
 
-static void note_taken(const struct fabric_library *library, const struct fi_info *info,
-                       char *note_out) {
-    uint32_t version = library->version();
+static void note_taken(const struct fi_info *info, uint32_t version,
+                       char note_out[FABRIC_NOTE_MAX]) {
     snprintf(note_out, FABRIC_NOTE_MAX, "%.24s on %.24s; libfabric %u.%u", info->fabric_attr->name,
              info->domain_attr->name, FI_MAJOR(version), FI_MINOR(version));
-    fabric_note_clean(note_out);
 }
 
-int efa_select(const struct fabric_library *library, const struct efa_settings *settings,
-               struct efa_choice *choice_out) {
-    struct fi_info *list = NULL;
-    int rc = ask(library, settings, &list);
-    if (rc == -FI_ENOMEM)
-        return WEIR_ENOMEM;
-    const struct fi_info *found = rc == 0 ? best(list, settings) : NULL;
-    choice_out->info = found != NULL ? library->dupinfo(found) : NULL;
-    if (found == NULL)
-        note_missing(settings, rc == 0 ? list : NULL, choice_out->note);
-    else
-        note_taken(library, found, choice_out->note);
-    if (rc == 0)
-        library->freeinfo(list);
-    if (found == NULL)
-        return WEIR_ENODEVICE;
-    return choice_out->info != NULL ? WEIR_OK : WEIR_ENOMEM;
-}
+const struct fabric_backend efa_backend = {
+    .name = "efa",
+    .rules = efa_rules,
+    .rule_count = EFA_RULES,
+    .ask = ask,
+    .best = best,
+    .note_taken = note_taken,
+    .note_missing = note_missing,
+    .fill_caps = efa_fill_caps,
+};

@@ -17,18 +17,12 @@ static bool is_no_fabric(const char *text) {
     return strcmp(text, "efa") != 0 && strcmp(text, "efa-direct") != 0;
 }
 
-#define AT(member) offsetof(struct efa_settings, member)
-static const struct fabric_rule rules[] = {
+#define AT(member) offsetof(struct fabric_names, member)
+const struct fabric_rule efa_rules[EFA_RULES] = {
     {"WEIR_EFA_DOMAIN", AT(domain), "name of a domain of libfabric's: an EFA device", is_no_name},
     {"WEIR_EFA_FABRIC", AT(fabric), "fabric of libfabric's: efa-direct or efa", is_no_fabric},
 };
-enum { RULES = sizeof rules / sizeof rules[0] };
-
-int efa_settings_read(char *(*get)(const char *name), struct efa_settings *settings_out,
-                      char note_out[FABRIC_NOTE_MAX]) {
-    return fabric_settings_read(rules, RULES, get, settings_out, note_out);
-}
 
 bool efa_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
-    return fabric_setting("efa", rules, RULES, index, get, out);
+    return fabric_setting(&efa_backend, index, get, out);
 }

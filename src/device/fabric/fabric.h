@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fabric.h: libfabric, as the backends over it share it: the library itself, what it answers, and
- * settings that are names.
+/* fabric.h: libfabric, as the backends over it share it: the library itself, what it answers,
+ * settings that are names, and the choice that they make.
  *
  *   library.c   libfabric, when it is asked for; its errors
+ *   choice.c    which provider, domain, fabric and address a device has
  *   settings.c  environment variables of a backend, by its rules
  *   regions.c   regions, ours and imported: regions.h
  *
- * Left to the backends: providers, endpoints, queues and blobs of addresses. */
+ * Left to the backends: what they ask for, endpoints, queues and blobs of addresses. */
 #ifndef FABRIC_FABRIC_H
 #define FABRIC_FABRIC_H
 
@@ -39,12 +40,52 @@ const struct fabric_library *fabric_load(const char **why_out);
 /* An answer of libfabric's (negated errno), as a WEIR_E* code. */
 int fabric_error(long error);
 
+/* ---- choice.c ---- */
+
+/* What the environment asks for; "": any. Each backend has variables for some of them. */
+struct fabric_names {
+    char provider[FABRIC_NAME_MAX];
+    char domain[FABRIC_NAME_MAX];
+    char fabric[FABRIC_NAME_MAX];
+    char address[FABRIC_NAME_MAX];
+};
+
+struct fabric_choice {
+    struct fi_info *info; /* of one provider, domain, fabric and address; owned */
+    char note[FABRIC_NOTE_MAX];
+};
+
+/* What a backend has of its own in that. Constant. */
+struct fabric_backend {
+    const char *name;
+    const struct fabric_rule *rules; /* its variables */
+    size_t rule_count;
+    /* What libfabric offers; the caller frees it. An answer of libfabric's (negated errno). */
+    int (*ask)(const struct fabric_library *library, const struct fabric_names *names,
+               struct fi_info **list_out);
+    /* NULL: nothing in it will do. */
+    const struct fi_info *(*best)(const struct fi_info *list, const struct fabric_names *names);
+    /* A line each. list: NULL: libfabric offered nothing. */
+    void (*note_taken)(const struct fi_info *info, uint32_t version,
+                       char note_out[FABRIC_NOTE_MAX]);
+    void (*note_missing)(const struct fabric_names *names, const struct fi_info *list,
+                         char note_out[FABRIC_NOTE_MAX]);
+    void (*fill_caps)(const struct fabric_choice *choice, struct weir_device_caps *caps_out);
+};
+
+/* The choice that the environment makes. An error: its note says why, but for ENOMEM. EINVAL: a
+ * variable is wrong. ENODEVICE: no libfabric, or nothing of what was asked for. */
+int fabric_choose(const struct fabric_backend *backend, const struct fabric_library **library_out,
+                  struct fabric_choice *choice_out);
+/* The device port's probe. */
+int fabric_probe(const struct fabric_backend *backend, struct weir_device_caps *caps_out);
+
 /* ---- settings.c ---- */
 
 /* A variable whose value is a name. */
 struct fabric_rule {
     const char *name;
-    size_t offset; /* of its value, a char[FABRIC_NAME_MAX], in the backend's settings */
+    size_t offset; /* of its value in struct fabric_names */
     const char *what;
     bool (*is_wrong)(const char *text);
 };
@@ -52,11 +93,10 @@ struct fabric_rule {
 /* A note stays one line of ASCII. */
 void fabric_note_clean(char *text);
 /* The values that are not set are "". EINVAL: note_out says which variable and why. */
-int fabric_settings_read(const struct fabric_rule *rules, size_t count,
-                         char *(*get)(const char *name), void *settings_out,
-                         char note_out[FABRIC_NOTE_MAX]);
+int fabric_names_read(const struct fabric_backend *backend, char *(*get)(const char *name),
+                      struct fabric_names *names_out, char note_out[FABRIC_NOTE_MAX]);
 /* The device port's setting: of one rule of a device. False: there is no such rule. */
-bool fabric_setting(const char *device, const struct fabric_rule *rules, size_t count, size_t index,
+bool fabric_setting(const struct fabric_backend *backend, size_t index,
                     char *(*get)(const char *name), struct weir_device_setting *out);
 
 #endif

@@ -35,29 +35,31 @@ static int read_rule(const struct fabric_rule *rule, const char *text,
     return WEIR_OK;
 }
 
-int fabric_settings_read(const struct fabric_rule *rules, size_t count,
-                         char *(*get)(const char *name), void *settings_out,
-                         char note_out[FABRIC_NOTE_MAX]) {
+int fabric_names_read(const struct fabric_backend *backend, char *(*get)(const char *name),
+                      struct fabric_names *names_out, char note_out[FABRIC_NOTE_MAX]) {
     int rc = WEIR_OK;
-    for (size_t i = 0; i < count && rc == WEIR_OK; i++)
-        rc = read_rule(&rules[i], get(rules[i].name), (char *)settings_out + rules[i].offset,
-                       note_out);
+    *names_out = (struct fabric_names){.provider = ""};
+    for (size_t i = 0; i < backend->rule_count && rc == WEIR_OK; i++) {
+        const struct fabric_rule *rule = &backend->rules[i];
+        rc = read_rule(rule, get(rule->name), (char *)names_out + rule->offset, note_out);
+    }
     return rc;
 }
 
-bool fabric_setting(const char *device, const struct fabric_rule *rules, size_t count, size_t index,
+bool fabric_setting(const struct fabric_backend *backend, size_t index,
                     char *(*get)(const char *name), struct weir_device_setting *out) {
-    if (index >= count)
+    if (index >= backend->rule_count)
         return false;
+    const struct fabric_rule *rule = &backend->rules[index];
     char value[FABRIC_NAME_MAX];
-    const char *text = get(rules[index].name);
-    *out = (struct weir_device_setting){.device = device,
-                                        .variable = rules[index].name,
-                                        .what = rules[index].what,
+    const char *text = get(rule->name);
+    *out = (struct weir_device_setting){.device = backend->name,
+                                        .variable = rule->name,
+                                        .what = rule->what,
                                         .value = UINT64_MAX,
                                         .fallback = UINT64_MAX,
                                         .is_set = text != NULL};
-    out->status = read_rule(&rules[index], text, value, out->note);
+    out->status = read_rule(rule, text, value, out->note);
     snprintf(out->text, sizeof out->text, "%s", text != NULL ? text : "");
     fabric_note_clean(out->text);
     return true;

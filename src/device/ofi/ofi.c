@@ -22,9 +22,9 @@ static uint32_t smaller(uint64_t a, uint64_t b) {
 }
 
 /* One place of the send queue is for fences. */
-static void fill_caps(const struct ofi_choice *choice, struct weir_device_caps *caps) {
+void ofi_fill_caps(const struct fabric_choice *choice, struct weir_device_caps *caps_out) {
     const struct fi_info *info = choice->info;
-    *caps = (struct weir_device_caps){
+    *caps_out = (struct weir_device_caps){
         .name = "ofi",
         .message_bytes_max = smaller(info->ep_attr->max_msg_size, OFI_MESSAGE_MAX),
         .post_bytes_max = UINT64_MAX,
@@ -40,37 +40,13 @@ static void fill_caps(const struct ofi_choice *choice, struct weir_device_caps *
     };
     /* Providers do not understand each other. */
     size_t length = strlen(info->fabric_attr->prov_name);
-    memcpy(caps->fabric, info->fabric_attr->prov_name,
+    memcpy(caps_out->fabric, info->fabric_attr->prov_name,
            length < WEIR_FABRIC_ID_SIZE ? length : WEIR_FABRIC_ID_SIZE);
-    snprintf(caps->note, sizeof caps->note, "%s", choice->note);
-}
-
-/* The choice that the environment makes. An error: its note says why. */
-static int choose(const struct fabric_library **library_out, struct ofi_choice *choice_out) {
-    struct ofi_settings settings;
-    const char *why;
-    int rc = ofi_settings_read(getenv, &settings, choice_out->note);
-    if (rc != WEIR_OK)
-        return rc;
-    *library_out = fabric_load(&why);
-    if (*library_out == NULL) {
-        snprintf(choice_out->note, sizeof choice_out->note, "%s", why);
-        return WEIR_ENODEVICE;
-    }
-    return ofi_select(*library_out, &settings, choice_out);
+    snprintf(caps_out->note, sizeof caps_out->note, "%s", choice->note);
 }
 
 static int ofi_probe(struct weir_device_caps *caps_out) {
-    const struct fabric_library *library;
-    struct ofi_choice choice = {.info = NULL};
-    int rc = choose(&library, &choice);
-    if (rc != WEIR_OK) {
-        snprintf(caps_out->note, sizeof caps_out->note, "%s", choice.note);
-        return rc;
-    }
-    fill_caps(&choice, caps_out);
-    library->freeinfo(choice.info);
-    return WEIR_OK;
+    return fabric_probe(&ofi_backend, caps_out);
 }
 
 /* ---- open, close ---- */
@@ -173,8 +149,8 @@ static void close_objects(struct weir_device *device) {
 
 static int ofi_open(const struct weir_env *env, struct weir_device **device_out) {
     const struct fabric_library *library;
-    struct ofi_choice choice = {.info = NULL};
-    int rc = choose(&library, &choice);
+    struct fabric_choice choice;
+    int rc = fabric_choose(&ofi_backend, &library, &choice);
     if (rc != WEIR_OK)
         return rc;
     struct weir_device *device = env->ops->alloc(env->self, sizeof *device);
@@ -190,7 +166,7 @@ static int ofi_open(const struct weir_env *env, struct weir_device **device_out)
     device->server.stop_fd = -1;
     pthread_mutex_init(&device->mutex, NULL);
     fabric_memory_open(&device->memory, env);
-    fill_caps(&choice, &device->caps);
+    ofi_fill_caps(&choice, &device->caps);
     uint32_t inline_wish = env->wishes.inline_bytes;
     if (inline_wish == WEIR_INLINE_NONE)
         device->caps.inline_bytes_max = 0;

@@ -74,27 +74,13 @@ _Static_assert(sizeof(void *) == sizeof(uint64_t), "a context holds such a numbe
 
 /* ---- settings.c ---- */
 
-struct ofi_settings { /* ""; any */
-    char provider[FABRIC_NAME_MAX];
-    char domain[FABRIC_NAME_MAX];
-    char address[FABRIC_NAME_MAX];
-};
-
-/* EINVAL: note_out says which variable and why. */
-int ofi_settings_read(char *(*get)(const char *name), struct ofi_settings *settings_out,
-                      char note_out[FABRIC_NOTE_MAX]);
+#define OFI_RULES 3u
+extern const struct fabric_rule ofi_rules[OFI_RULES];
 bool ofi_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
 
 /* ---- select.c ---- */
 
-struct ofi_choice {
-    struct fi_info *info; /* of one provider, domain and address; owned */
-    char note[FABRIC_NOTE_MAX];
-};
-
-/* The best that the settings allow. An error: note says why. The caller gives info back. */
-int ofi_select(const struct fabric_library *library, const struct ofi_settings *settings,
-               struct ofi_choice *choice_out);
+extern const struct fabric_backend ofi_backend;
 /* How good an IP address is to tell peers; 0: of no use. */
 enum { OFI_ADDRESS_NONE = 0, OFI_ADDRESS_LOOPBACK, OFI_ADDRESS_IPV6, OFI_ADDRESS_IPV4 };
 int ofi_address_rank(const uint8_t address[OFI_ADDRESS_BYTES]);
@@ -209,7 +195,7 @@ struct weir_device {
     const struct fabric_library *library;
     struct weir_env env;
     struct weir_device_caps caps;
-    struct ofi_choice choice;
+    struct fabric_choice choice;
     struct fid_fabric *fabric;
     struct fid_domain *domain;
     struct fid_cq *cq;
@@ -274,6 +260,10 @@ static inline void *ofi_context(const struct weir_qp *qp, enum ofi_kind kind, ui
     return (void *)(uintptr_t)((uint64_t)kind << OFI_KIND_SHIFT | qp->id_base |
                                (position & OFI_POSITION_MASK));
 }
+
+/* ---- ofi.c ---- */
+
+void ofi_fill_caps(const struct fabric_choice *choice, struct weir_device_caps *caps_out);
 
 /* All functions from here on are called with the device's mutex, but those of memory.c and
  * serve.c, and the device's operations. */

@@ -65,32 +65,37 @@ static int rank_of(const struct fi_info *info) {
 
 /* ---- asking libfabric ---- */
 
-static void set_hints(struct fi_info *hints, const struct ofi_settings *settings) {
+static void set_hints(struct fi_info *hints, const struct fabric_names *names) {
     hints->caps = FI_MSG | FI_RMA;
     hints->ep_attr->type = FI_EP_MSG;
     hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     hints->domain_attr->threading = FI_THREAD_SAFE;
     hints->tx_attr->msg_order = FI_ORDER_WAW | FI_ORDER_RAW | FI_ORDER_SAW | FI_ORDER_SAS;
     /* freed with the hints */
-    hints->fabric_attr->prov_name =
-        strdup(settings->provider[0] != '\0' ? settings->provider : PROVIDER);
-    if (settings->domain[0] != '\0')
-        hints->domain_attr->name = strdup(settings->domain);
+    hints->fabric_attr->prov_name = strdup(names->provider[0] != '\0' ? names->provider : PROVIDER);
+    if (names->domain[0] != '\0')
+        hints->domain_attr->name = strdup(names->domain);
 }
 
 /* A negated errno of libfabric's. depth: of the send queue that is asked for; 0: its own. */
-static int ask(const struct fabric_library *library, const struct ofi_settings *settings,
-               size_t depth, struct fi_info **info_out) {
+static int ask_depth(const struct fabric_library *library, const struct fabric_names *names,
+                     size_t depth, struct fi_info **list_out) {
     struct fi_info *hints = library->dupinfo(NULL);
     if (hints == NULL)
         return -FI_ENOMEM;
-    set_hints(hints, settings);
+    set_hints(hints, names);
     hints->tx_attr->size = hints->rx_attr->size = depth;
-    const char *node = settings->address[0] != '\0' ? settings->address : NULL;
+    const char *node = names->address[0] != '\0' ? names->address : NULL;
     int rc = library->getinfo(FABRIC_API_VERSION, node, NULL,
-                              node != NULL ? FI_SOURCE | FI_NUMERICHOST : 0, hints, info_out);
+                              node != NULL ? FI_SOURCE | FI_NUMERICHOST : 0, hints, list_out);
     library->freeinfo(hints);
     return rc;
+}
+
+static int ask(const struct fabric_library *library, const struct fabric_names *names,
+               struct fi_info **list_out) {
+    int rc = ask_depth(library, names, OFI_DEPTH_WANTED, list_out);
+    return rc == 0 ? rc : ask_depth(library, names, 0, list_out);
 }
 
 /* Whether this host has the address. Providers believe what they are asked for. */
@@ -108,18 +113,17 @@ static bool is_here(const struct fi_info *info) {
 
 /* A provider that asks for more than this device does is not taken. Nor is a domain of another
  * name: providers may give what was not asked for. */
-static bool is_fit(const struct fi_info *info, const struct ofi_settings *settings) {
-    bool named =
-        settings->domain[0] == '\0' || strcmp(settings->domain, info->domain_attr->name) == 0;
+static bool is_fit(const struct fi_info *info, const struct fabric_names *names) {
+    bool named = names->domain[0] == '\0' || strcmp(names->domain, info->domain_attr->name) == 0;
     return named && info->mode == 0 && info->ep_attr->rx_ctx_cnt != FI_SHARED_CONTEXT &&
            info->domain_attr->mr_key_size <= sizeof(uint64_t) &&
            rank_of(info) != OFI_ADDRESS_NONE && is_here(info);
 }
 
-static const struct fi_info *best(const struct fi_info *list, const struct ofi_settings *settings) {
+static const struct fi_info *best(const struct fi_info *list, const struct fabric_names *names) {
     const struct fi_info *found = NULL;
     for (const struct fi_info *at = list; at != NULL; at = at->next) {
-        if (is_fit(at, settings) && (found == NULL || rank_of(at) > rank_of(found)))
+        if (is_fit(at, names) && (found == NULL || rank_of(at) > rank_of(found)))
             found = at;
     }
     return found;
@@ -127,24 +131,23 @@ static const struct fi_info *best(const struct fi_info *list, const struct ofi_s
 
 /* ---- saying it ---- */
 
-static void note_missing(const struct ofi_settings *settings, bool none_fits, char *note_out) {
-    const char *provider = settings->provider[0] != '\0' ? settings->provider : PROVIDER;
+static void note_missing(const struct fabric_names *names, const struct fi_info *list,
+                         char note_out[FABRIC_NOTE_MAX]) {
+    const char *provider = names->provider[0] != '\0' ? names->provider : PROVIDER;
     int used = snprintf(note_out, FABRIC_NOTE_MAX, "no %s of provider %.24s",
-                        none_fits ? "address" : "endpoint", provider);
-    if (settings->domain[0] != '\0')
+                        list != NULL ? "address" : "endpoint", provider);
+    if (names->domain[0] != '\0')
         used += snprintf(note_out + used, FABRIC_NOTE_MAX - (size_t)used, ", domain %.24s",
-                         settings->domain);
-    if (settings->address[0] != '\0')
+                         names->domain);
+    if (names->address[0] != '\0')
         snprintf(note_out + used, FABRIC_NOTE_MAX - (size_t)used, ", at address %.40s",
-                 settings->address);
-    fabric_note_clean(note_out);
+                 names->address);
 }
 
-static void note_taken(const struct fabric_library *library, const struct fi_info *info,
-                       char *note_out) {
+static void note_taken(const struct fi_info *info, uint32_t version,
+                       char note_out[FABRIC_NOTE_MAX]) {
     uint8_t address[OFI_ADDRESS_BYTES];
     char text[INET6_ADDRSTRLEN] = "?";
-    uint32_t version = library->version();
     if (ofi_address_of(info->src_addr, address)) {
         bool is_v4 = memcmp(address, mapped, sizeof mapped) == 0;
         inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? address + sizeof mapped : address, text,
@@ -153,26 +156,15 @@ static void note_taken(const struct fabric_library *library, const struct fi_inf
     snprintf(note_out, FABRIC_NOTE_MAX, "%.24s on %.24s, address %s; libfabric %u.%u",
              info->fabric_attr->prov_name, info->domain_attr->name, text, FI_MAJOR(version),
              FI_MINOR(version));
-    fabric_note_clean(note_out);
 }
 
-int ofi_select(const struct fabric_library *library, const struct ofi_settings *settings,
-               struct ofi_choice *choice_out) {
-    struct fi_info *list = NULL;
-    int rc = ask(library, settings, OFI_DEPTH_WANTED, &list);
-    if (rc != 0)
-        rc = ask(library, settings, 0, &list);
-    if (rc == -FI_ENOMEM)
-        return WEIR_ENOMEM;
-    const struct fi_info *found = rc == 0 ? best(list, settings) : NULL;
-    choice_out->info = found != NULL ? library->dupinfo(found) : NULL;
-    if (found == NULL)
-        note_missing(settings, rc == 0, choice_out->note);
-    else
-        note_taken(library, found, choice_out->note);
-    if (rc == 0)
-        library->freeinfo(list);
-    if (found == NULL)
-        return WEIR_ENODEVICE;
-    return choice_out->info != NULL ? WEIR_OK : WEIR_ENOMEM;
-}
+const struct fabric_backend ofi_backend = {
+    .name = "ofi",
+    .rules = ofi_rules,
+    .rule_count = OFI_RULES,
+    .ask = ask,
+    .best = best,
+    .note_taken = note_taken,
+    .note_missing = note_missing,
+    .fill_caps = ofi_fill_caps,
+};

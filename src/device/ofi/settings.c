@@ -26,20 +26,14 @@ static bool is_nothing_wrong(const char *text) {
     return false;
 }
 
-#define AT(member) offsetof(struct ofi_settings, member)
-static const struct fabric_rule rules[] = {
+#define AT(member) offsetof(struct fabric_names, member)
+const struct fabric_rule ofi_rules[OFI_RULES] = {
     {"WEIR_OFI_PROVIDER", AT(provider), "name of libfabric's provider", is_no_name},
     {"WEIR_OFI_DOMAIN", AT(domain), "name of the provider's domain: a network interface",
      is_nothing_wrong},
     {"WEIR_OFI_ADDRESS", AT(address), "IP address that peers are told", is_no_address},
 };
-enum { RULES = sizeof rules / sizeof rules[0] };
-
-int ofi_settings_read(char *(*get)(const char *name), struct ofi_settings *settings_out,
-                      char note_out[FABRIC_NOTE_MAX]) {
-    return fabric_settings_read(rules, RULES, get, settings_out, note_out);
-}
 
 bool ofi_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
-    return fabric_setting("ofi", rules, RULES, index, get, out);
+    return fabric_setting(&ofi_backend, index, get, out);
 }

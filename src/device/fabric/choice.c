@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* choice.c: which provider, domain, fabric and address a device over libfabric has.
+ *
+ * Owns the way from the settings to one fi_info, and to what a probe answers. Left to the backends:
+ * what to ask libfabric for, which of its answers is the best, and the words of the notes. */
+#include <rdma/fi_errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fabric.h"
+
+/* Of what libfabric answered, the best; the choice has a copy. */
+static int take(const struct fabric_backend *backend, const struct fabric_library *library,
+                const struct fabric_names *names, struct fabric_choice *choice_out) {
+    struct fi_info *list = NULL;
+    int rc = backend->ask(library, names, &list);
+    if (rc == -FI_ENOMEM)
+        return WEIR_ENOMEM;
+    const struct fi_info *found = rc == 0 ? backend->best(list, names) : NULL;
+    choice_out->info = found != NULL ? library->dupinfo(found) : NULL;
+    if (found == NULL)
+        backend->note_missing(names, rc == 0 ? list : NULL, choice_out->note);
+    else
+        backend->note_taken(found, library->version(), choice_out->note);
+    fabric_note_clean(choice_out->note);
+    if (rc == 0)
+        library->freeinfo(list);
+    if (found == NULL)
+        return WEIR_ENODEVICE;
+    return choice_out->info != NULL ? WEIR_OK : WEIR_ENOMEM;
+}
+
+int fabric_choose(const struct fabric_backend *backend, const struct fabric_library **library_out,
+                  struct fabric_choice *choice_out) {
+    struct fabric_names names;
+    const char *why;
+    *choice_out = (struct fabric_choice){.info = NULL};
+    int rc = fabric_names_read(backend, getenv, &names, choice_out->note);
+    if (rc != WEIR_OK)
+        return rc;
+    *library_out = fabric_load(&why);
+    if (*library_out == NULL) {
+        snprintf(choice_out->note, sizeof choice_out->note, "%s", why);
+        return WEIR_ENODEVICE;
+    }
+    return take(backend, *library_out, &names, choice_out);
+}
+
+int fabric_probe(const struct fabric_backend *backend, struct weir_device_caps *caps_out) {
+    const struct fabric_library *library;
+    struct fabric_choice choice;
+    int rc = fabric_choose(backend, &library, &choice);
+    if (rc != WEIR_OK) {
+        snprintf(caps_out->note, sizeof caps_out->note, "%s", choice.note);
+        return rc;
+    }
+    backend->fill_caps(&choice, caps_out);
+    library->freeinfo(choice.info);
+    return WEIR_OK;
+}
