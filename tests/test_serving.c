@@ -6,6 +6,7 @@
  * has_served as the test says: see lone_engine.h. */
 #include "lone_engine.h"
 #include "news.h"
+#include "own.h"
 #include "sleep.h"
 
 #define US UINT64_C(1000)
@@ -112,6 +113,28 @@ static void test_M7_a_wait_for_a_transfer_serves_peers(void **state) {
     lone_close(lone);
 }
 
+/* ---- beside calls that need the engine itself ---- */
+
+/* W5: a thread that makes progress all the time leaves the engine to one that waits for it, and
+ * gets a turn of its own all the same. */
+static void test_W5_progress_gives_way_to_calls(void **state) {
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    lone_run(lone);
+    uint32_t before = lone->polls;
+    weir_engine_progress(lone->engine);
+    uint32_t each = lone->polls - before;
+    assert_true(each > 0);
+    atomic_store(&lone->engine->entering, 1);
+    for (int i = 0; i < 10 * STEPS_TRY; i++)
+        assert_int_equal(weir_engine_progress(lone->engine), 0);
+    assert_int_equal(lone->polls - before, 11 * each);
+    atomic_store(&lone->engine->entering, 0);
+    weir_engine_progress(lone->engine);
+    assert_int_equal(lone->polls - before, 12 * each);
+    lone_close(lone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_M7_a_wait_for_nothing_sleeps),
@@ -119,6 +142,7 @@ int main(void) {
         cmocka_unit_test(test_M7_a_short_sleep_that_served_is_followed_by_a_spin),
         cmocka_unit_test(test_M7_a_long_sleep_that_served_is_not),
         cmocka_unit_test(test_M7_a_wait_for_a_transfer_serves_peers),
+        cmocka_unit_test(test_W5_progress_gives_way_to_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

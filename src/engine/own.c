@@ -15,6 +15,7 @@ enum { LATER_PAUSES = 16, CROWD_PAUSES = 256, VAIN_MOST = 8, VAIN_TURN = 16 };
 #define CROWD_NS 50000
 
 void own_enter_slow(weir_engine *engine) {
+    atomic_fetch_add_explicit(&engine->entering, 1, memory_order_relaxed);
     for (uint32_t turn = 0; !own_try(engine); turn++) {
         if (turn < OWN_SPINS) {
             relax();
@@ -25,6 +26,7 @@ void own_enter_slow(weir_engine *engine) {
             nanosleep(&pause, NULL);
         }
     }
+    atomic_fetch_sub_explicit(&engine->entering, 1, memory_order_relaxed);
 }
 
 /* Whether a submitter found the engine taken less than CROWD_NS ago, and may again. An owner that

@@ -53,6 +53,21 @@ static inline bool own_try(weir_engine *engine) {
     return own_try_as(engine, OWNER_CALLS);
 }
 
+/* Takes the engine to make progress, unless it is taken, or a thread that needs the engine itself
+ * waits for it: threads that make progress all the time, or wait without taking what there is,
+ * would keep it away. One try in STEPS_TRY goes on all the same, since such calls may come without
+ * end. */
+enum { STEPS_TRY = 64 };
+static inline bool own_try_steps(weir_engine *engine) {
+    if (__builtin_expect(atomic_load_explicit(&engine->entering, memory_order_relaxed) > 0 &&
+                             atomic_fetch_add_explicit(&engine->gave_way, 1, memory_order_relaxed) %
+                                     STEPS_TRY !=
+                                 STEPS_TRY - 1,
+                         0))
+        return false;
+    return own_try_as(engine, OWNER_STEPS);
+}
+
 /* Spins shortly, then sleeps in small steps: the owner may be copying megabytes. */
 void own_enter_slow(weir_engine *engine);
 static inline void own_enter(weir_engine *engine) {

@@ -157,7 +157,7 @@ void engine_awake(weir_engine *engine) {
 int weir_engine_progress(weir_engine *engine) {
     if (engine == NULL)
         return WEIR_EINVAL;
-    if (!own_try_as(engine, OWNER_STEPS))
+    if (!own_try_steps(engine))
         return engine->forked ? WEIR_ECLOSED : 0;
     uint32_t armed = atomic_load_explicit(&engine->armed, memory_order_relaxed);
     if (armed == ARMED_YES || armed == ARMED_TOLD)
@@ -216,7 +216,7 @@ int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out) {
 
 /* A step, if the engine is free. -1: another thread has it. */
 static int try_step(weir_engine *engine, bool slow) {
-    if (!own_try_as(engine, OWNER_STEPS))
+    if (!own_try_steps(engine))
         return -1;
     int done = engine_step(engine, slow);
     own_leave(engine);
