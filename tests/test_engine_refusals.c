@@ -301,6 +301,22 @@ static void test_W9_who_is_refused_hears_what_the_other_one_has(void **state) {
     }
 }
 
+/* Imports memory of such a device. */
+static int import_of(struct lone *lone, weir_peer peer, const char *device, uint8_t fabric) {
+    uint8_t bytes[WEIR_DESCRIPTOR_MAX];
+    uint32_t length;
+    weir_remote remote;
+    struct wire_descriptor theirs = {.memory_id = 1,
+                                     .length = 8,
+                                     .access = WEIR_ACCESS_ALL,
+                                     .fabric = {fabric},
+                                     .blob_length = 4};
+    lone_instance(1, theirs.instance);
+    snprintf(theirs.device, sizeof(theirs.device), "%s", device);
+    assert_int_equal(wire_descriptor_encode(&theirs, bytes, sizeof(bytes), &length), WEIR_OK);
+    return weir_memory_import(lone->engine, peer, bytes, length, &remote);
+}
+
 static void test_W9_one_device_in_two_places_is_told_as_that(void **state) {
     weir_peer peer;
     uint64_t conn;
@@ -312,8 +328,26 @@ static void test_W9_one_device_in_two_places_is_told_as_that(void **state) {
     add(&theirs, "other", 7, false);
     refuse_with(lone, conn, &theirs);
     assert_text(lone, peer,
-                "both use lone, and are where the other's does not reach; both could use "
-                "other");
+                "both use lone, and the two do not meet (weir info tells where each is, on its "
+                "host); both could use other");
+    lone_close(lone);
+}
+
+/* Memory of another device, or place, is known to be out of reach before anybody was dialled. */
+static void test_W9_an_import_that_cannot_be_has_the_text(void **state) {
+    weir_peer peer, other;
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    assert_int_equal(weir_peer_open(lone->engine, "10.0.0.9:9", &peer), WEIR_OK);
+    assert_int_equal(weir_peer_open(lone->engine, "10.0.0.8:8", &other), WEIR_OK);
+    assert_text(lone, peer, "");
+    assert_int_equal(import_of(lone, peer, "efa", 3), WEIR_ENOTSUP);
+    assert_text(lone, peer, "the peer uses efa, this engine lone");
+    assert_text(lone, other, "");
+    assert_int_equal(import_of(lone, peer, "lone", 3), WEIR_ENOTSUP);
+    assert_text(lone, peer,
+                "both use lone, and the two do not meet (weir info tells where each is, on its "
+                "host)");
     lone_close(lone);
 }
 
@@ -403,7 +437,9 @@ static void test_W9_a_wish_that_crosses_another_ends_with_the_text(void **state)
     hello.qps.fabric[0] = 1;
     lone_say(lone, conn, 1, &hello);
     assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_EREFUSED);
-    assert_text(lone, peer, "both use lone, and are where the other's does not reach");
+    assert_text(
+        lone, peer,
+        "both use lone, and the two do not meet (weir info tells where each is, on its host)");
     lone_close(lone);
 }
 
@@ -509,6 +545,7 @@ int main(void) {
         cmocka_unit_test(test_W9_a_visitor_whose_QPs_cannot_be_connected_is_told_of),
         cmocka_unit_test(test_W9_who_is_refused_hears_what_the_other_one_has),
         cmocka_unit_test(test_W9_one_device_in_two_places_is_told_as_that),
+        cmocka_unit_test(test_W9_an_import_that_cannot_be_has_the_text),
         cmocka_unit_test(test_W9_other_reasons_have_a_text_too),
         cmocka_unit_test(test_W9_who_refuses_tells_the_visitor_and_its_own_application),
         cmocka_unit_test(test_W9_a_wish_that_crosses_another_ends_with_the_text),

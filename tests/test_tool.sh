@@ -576,7 +576,7 @@ unlike() {
     serve_ended TERM 0 && test $good -eq 0
 }
 unlike_places() {
-    says="both use shm, and are where the other's does not reach"
+    says="both use shm, and the two do not meet (weir info tells where each is, on its host)"
     place=$dir/place
     mkdir "$place" && unlike "$says" "$says"
     good=$?

@@ -138,7 +138,9 @@ void diagnose_dial(const char *address, weir_engine *engine, weir_peer peer, int
     else if (error != 0)
         snprintf(why_out, DIAGNOSIS_MAX, "%s", strerror(error));
     else if (refusal(engine, peer) == WEIR_ECONNECT)
-        snprintf(why_out, DIAGNOSIS_MAX, "it is there, but its device does not reach ours");
+        snprintf(why_out, DIAGNOSIS_MAX,
+                 "it is there, but its device does not reach ours: a firewall, or an address of "
+                 "another network (weir info tells that address here)");
     else if (weir_refusal_text(engine, peer, why_out, DIAGNOSIS_MAX) != 0 || why_out[0] == '\0')
         snprintf(why_out, DIAGNOSIS_MAX,
                  "something listens there and does not answer: a weir that is stopped or makes no "

@@ -260,6 +260,15 @@ int weir_memory_export(weir_engine *engine, weir_memory memory, void *descriptor
     return rc;
 }
 
+/* Its memory is of another device, or of ours in another place. No session can come about, and the
+ * application may ask why. */
+static void refuse_import(weir_engine *engine, const struct peer *peer,
+                          const struct wire_descriptor *descriptor) {
+    engine->unlike.handle = peer->handle;
+    engine->unlike.mismatch = (struct ep_mismatch){.both = ""};
+    memcpy(engine->unlike.mismatch.theirs, descriptor->device, sizeof(descriptor->device));
+}
+
 static int import(weir_engine *engine, weir_peer handle, const struct wire_descriptor *descriptor,
                   uint32_t wait_ms, weir_remote *remote_out, struct weir_rmr *rmr_out) {
     struct peer *peer = peer_find(engine, handle.id);
@@ -270,8 +279,10 @@ static int import(weir_engine *engine, weir_peer handle, const struct wire_descr
         memcmp(peer->instance, descriptor->instance, WIRE_INSTANCE_SIZE) != 0)
         return WEIR_ESTALE;
     if (memcmp(descriptor->device, engine->caps.name, sizeof(descriptor->device)) != 0 ||
-        memcmp(descriptor->fabric, engine->caps.fabric, sizeof(descriptor->fabric)) != 0)
+        memcmp(descriptor->fabric, engine->caps.fabric, sizeof(descriptor->fabric)) != 0) {
+        refuse_import(engine, peer, descriptor);
         return WEIR_ENOTSUP;
+    }
     uint32_t index = engine->remote_free;
     if (index == NONE)
         return WEIR_EAGAIN;

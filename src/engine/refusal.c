@@ -21,12 +21,22 @@ struct refusal {
     char device[WEIR_DEVICE_NAME_MAX]; /* of this engine */
 };
 
-static void look_at(const struct peer *peer, struct refusal *out) {
+/* What was refused last, if that was of this handle. */
+static bool look_at_last(const weir_engine *engine, uint64_t handle, struct refusal *out) {
+    bool is_its = handle != 0 && handle == engine->unlike.handle;
+    if (is_its)
+        out->mismatch = engine->unlike.mismatch;
+    return is_its;
+}
+
+static void look_at(const weir_engine *engine, const struct peer *peer, struct refusal *out) {
     if (peer->live != NONE)
         return;
     out->version = peer->version_theirs;
-    if (!peer_is_known(peer))
+    if (!peer_is_known(peer)) {
+        look_at_last(engine, peer->handle, out);
         return;
+    }
     out->reason = endpoint_reason(&peer->endpoint);
     const struct ep_mismatch *mismatch = endpoint_mismatch(&peer->endpoint);
     if (mismatch != NULL)
@@ -40,10 +50,8 @@ static int look(weir_engine *engine, weir_peer handle, struct refusal *out) {
     memcpy(out->device, engine->caps.name, sizeof(out->device));
     struct peer *peer = peer_find(engine, handle.id);
     if (peer != NULL)
-        look_at(peer_resolve(engine, peer), out);
-    else if (handle.id != 0 && handle.id == engine->unlike.handle)
-        out->mismatch = engine->unlike.mismatch;
-    else
+        look_at(engine, peer_resolve(engine, peer), out);
+    else if (!look_at_last(engine, handle.id, out))
         rc = WEIR_ESTALE;
     own_leave(engine);
     return rc;
@@ -73,7 +81,10 @@ static void say_common(const struct ep_mismatch *mismatch, struct text *text) {
 static void say_mismatch(const struct refusal *refusal, struct text *text) {
     const struct ep_mismatch *mismatch = &refusal->mismatch;
     if (strcmp(mismatch->theirs, refusal->device) == 0)
-        text_say(text, "both use %s, and are where the other's does not reach", refusal->device);
+        text_say(
+            text,
+            "both use %s, and the two do not meet (weir info tells where each is, on its host)",
+            refusal->device);
     else
         text_say(text, "the peer uses %s, this engine %s", mismatch->theirs, refusal->device);
     if (mismatch->both[0] != '\0')
@@ -89,7 +100,9 @@ static void say(const struct refusal *refusal, struct text *text) {
     else if (refusal->reason == WEIR_EREFUSED)
         text_say(text, "the peer says that the devices differ, or do not meet");
     else if (refusal->reason == WEIR_ECONNECT)
-        text_say(text, "the peer says that its device does not reach this engine's");
+        text_say(text,
+                 "the peer says that its device does not reach this engine's: a firewall, or an "
+                 "address of another network (weir info tells that address here)");
     else if (refusal->reason != 0)
         text_say(text, "the peer says: %s (%s)", weir_strerror(refusal->reason),
                  weir_error_name(refusal->reason));

@@ -697,7 +697,7 @@ struct weir_engine {
     struct wire_devices devices; /* what peers are told of: this engine's, and what it could have */
     struct {
         uint64_t
-            handle; /* of the last peer whose device has nothing in common with ours; 0: none */
+            handle; /* of the last peer whose device, or memory, does not go with ours; 0: none */
         struct ep_mismatch mismatch;
     } unlike;
     uint32_t peers_max;
