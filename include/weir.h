@@ -461,7 +461,8 @@ WEIR_API int weir_peer_query(weir_engine *engine, weir_peer peer, weir_peer_info
  * "": nothing is known, or there is one. Where the devices differ, or do not meet, it names both,
  * and one that both hosts could use, if there is any: that one may be probed for it, which blocks
  * for as long as weir_device_query. It says so, too, where the peer speaks another version of the
- * protocol. The peer of the last WEIR_EVENT_REFUSED with EREFUSED may be gone already. A text that
+ * protocol. The peer of the last WEIR_EVENT_REFUSED with EREFUSED may be gone already. After a
+ * weir_memory_import that was ENOTSUP it says why, until another peer is refused. A text that
  * is longer than text_size is cut; WEIR_REFUSAL_TEXT_MAX bytes hold any. Errors: EINVAL (text_size
  * is 0), ESTALE. */
 WEIR_API int weir_refusal_text(weir_engine *engine, weir_peer peer, char *text_out,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_ofi.c: the ofi device where the world is not kind: wrong settings, memory that is released
  * under a peer's access, a peer that is stopped, strangers at its port, forks, and no memory. Over
- * loopback. Skipped where there is no libfabric. */
+ * loopback. Skipped where there is no libfabric. It is long because all of it stands on one pair of
+ * devices. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -268,6 +269,29 @@ static void test_W10_wrong_settings_are_one_clear_line(void **state) {
     expect_refusal("WEIR_OFI_ADDRESS", "203.0.113.77", WEIR_ENODEVICE, "at address 203.0.113.77");
     expect_refusal("WEIR_OFI_ADDRESS", "localhost", WEIR_EINVAL,
                    "WEIR_OFI_ADDRESS=localhost is no IP address");
+    setenv("WEIR_OFI_ADDRESS", "127.0.0.1", 1);
+}
+
+/* The engine's own address is taken, if the device can have it. */
+static void test_W10_the_address_is_the_engines(void **state) {
+    struct weir_env wishes = env;
+    (void)state;
+    unsetenv("WEIR_OFI_ADDRESS");
+    static const struct {
+        const char *host;
+        bool taken;
+    } CASES[] = {{"127.0.0.1", true}, {"192.0.2.77", false}, {"2001:db8::77", false}, {"", false}};
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        struct weir_device *device;
+        struct weir_device_caps caps;
+        snprintf(wishes.wishes.host, sizeof wishes.wishes.host, "%s", CASES[i].host);
+        assert_int_equal(ofi_device_ops.open(&wishes, &device), 0);
+        ofi_device_ops.query(device, &caps);
+        char expected[64];
+        snprintf(expected, sizeof expected, "address %s;", CASES[i].host);
+        assert_true((strstr(caps.note, expected) != NULL) == CASES[i].taken);
+        ofi_device_ops.close(device);
+    }
     setenv("WEIR_OFI_ADDRESS", "127.0.0.1", 1);
 }
 
@@ -766,6 +790,7 @@ int main(void) {
         cmocka_unit_test(test_W4_signals_stay_the_programs),
         cmocka_unit_test(test_M7_a_peers_access_is_told_once),
         cmocka_unit_test(test_W10_wrong_settings_are_one_clear_line),
+        cmocka_unit_test(test_W10_the_address_is_the_engines),
         cmocka_unit_test(test_W10_the_address_is_the_one_asked_for),
         cmocka_unit_test(test_T8_release_ends_a_write_under_way),
         cmocka_unit_test(test_T8_release_ends_a_read_under_way),

@@ -104,6 +104,7 @@ static int open_ports(const weir_engine_options *options, struct weir_ports *por
                                     .cq_depth = options->cq_depth,
                                     .qps = options->peers_max * options->qp_count,
                                     .qp_receives = options->recv_credits + CREDIT_BESIDE};
+    os_host(options->listen, ports->env.wishes.host);
     rc = ports->device_ops->open(&ports->env, &ports->device);
     if (rc != WEIR_OK)
         goto close_env;

@@ -16,6 +16,7 @@
 
 #include "address.h"
 #include "fork.h"
+#include "reach.h"
 
 /* Where nobody is: documentation networks (RFC 5737, RFC 3849), so the default route goes there. */
 #define NOWHERE_4 "192.0.2.1"
@@ -32,21 +33,30 @@ static bool is_of_network(const struct sockaddr *address) {
 }
 
 /* connect(2) of a datagram socket sends nothing, and chooses its address. */
-static bool by_route(int family, struct address *out) {
+bool reach_by_route(int family, struct sockaddr_storage *address_out) {
     struct address there;
+    socklen_t length = sizeof(*address_out);
     if (address_numeric(family == AF_INET ? NOWHERE_4 : NOWHERE_6, 9, &there) != WEIR_OK)
         return false;
     fork_hold();
     int fd = fork_own(socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     fork_release();
-    out->length = sizeof(out->storage);
     bool found = fd >= 0 &&
                  connect(fd, (const struct sockaddr *)&there.storage, there.length) == 0 &&
-                 getsockname(fd, (struct sockaddr *)&out->storage, &out->length) == 0 &&
-                 is_of_network((const struct sockaddr *)&out->storage);
+                 getsockname(fd, (struct sockaddr *)address_out, &length) == 0 &&
+                 is_of_network((const struct sockaddr *)address_out);
     if (fd >= 0)
         fork_close(fd);
     return found;
+}
+
+static socklen_t length_of(int family) {
+    return family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+}
+
+static bool by_route(int family, struct address *out) {
+    out->length = length_of(family);
+    return reach_by_route(family, &out->storage);
 }
 
 static bool by_interface(int family, struct address *out) {
@@ -58,7 +68,7 @@ static bool by_interface(int family, struct address *out) {
         if (at->ifa_addr == NULL || at->ifa_addr->sa_family != family ||
             (at->ifa_flags & IFF_UP) == 0 || !is_of_network(at->ifa_addr))
             continue;
-        out->length = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+        out->length = length_of(family);
         memcpy(&out->storage, at->ifa_addr, out->length);
         found = true;
     }
@@ -73,6 +83,17 @@ static void choose(int family, struct address *out) {
     if (by_route(AF_INET, out) || by_interface(AF_INET, out))
         return;
     (void)address_numeric(family == AF_INET ? "127.0.0.1" : "::1", 0, out);
+}
+
+void os_host(const char *listening, char host_out[WEIR_HOST_MAX]) {
+    char host[ADDRESS_HOST_MAX];
+    uint16_t port;
+    struct address address;
+    host_out[0] = '\0';
+    if (listening != NULL && address_split(listening, host, &port) == WEIR_OK &&
+        address_numeric(host, port, &address) == WEIR_OK &&
+        is_of_network((const struct sockaddr *)&address.storage) && strlen(host) < WEIR_HOST_MAX)
+        memcpy(host_out, host, strlen(host) + 1);
 }
 
 void os_reach(const char *listening, char *address_out, size_t size) {

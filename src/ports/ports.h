@@ -40,12 +40,16 @@ struct weir_env_ops {
     uint64_t (*room)(void *self);
 };
 
+#define WEIR_HOST_MAX 46 /* bytes of a numeric address with its terminator: INET6_ADDRSTRLEN */
+
 /* The application's wishes for a device, as weir_engine_options has it; 0: its own choice. */
 struct weir_device_wishes {
     uint32_t inline_bytes; /* WEIR_INLINE_NONE: none. It may give less, not more */
     uint32_t cq_depth;     /* it may give less, and more */
     uint32_t qps;          /* that there may be at once, not counting those on their way out... */
     uint32_t qp_receives;  /* ...and receives that each of them is to have posted; 0: not known */
+    char host[WEIR_HOST_MAX]; /* the address of this host that peers reach it at; "": not known.
+                               * A device with an address of its own takes this one if it can */
 };
 
 struct weir_env {

@@ -182,6 +182,21 @@ killed() {
     [ $killed_took -lt 30 ] || { why="the bench ended only after $killed_took s"; return 1; }
 }
 
+# Both hosts have one more network, of the same addresses and without a way out, as containers make
+# one. The target listens at its address of the wire, and benches have their way out there.
+add_networks() {
+    for host in "$here" "$there"; do
+        ip -n "$host" link add aside0 type veth peer name aside1 &&
+            ip -n "$host" address add 10.1.0.1/24 dev aside0 &&
+            ip -n "$host" link set aside0 up && ip -n "$host" link set aside1 up || return 1
+    done
+    ip -n "$here" route add default via "$ipv4.2"
+}
+tells_the_wires_address() {
+    ip netns exec "$here" "$weir" info >"$WORK/info" 2>&1
+    grep -F "address $ipv4.1;" "$WORK/info" || { grep 'device ofi' -A9 "$WORK/info"; return 1; }
+}
+
 if ! ip netns add "$here" || ! ip netns add "$there"; then
     skipped 'no network namespaces can be made here'
 fi
@@ -214,6 +229,13 @@ for kind in write read send; do
     begin "target_of_${kind}_begins" serve "$ipv4.2"
     check "${kind}_target_killed" killed "$kind"
 done
+begin networks_beside add_networks
+begin target_begins_beside serve "$ipv4.2"
+check address_beside tells_the_wires_address
+for kind in write read_ send; do
+    check "${kind%_}_beside" "$kind"
+done
+check target_ends_beside serve_end
 check wire_ends unplug
 begin wire_begins_ipv6 plug_in "${ipv6}1/64" "${ipv6}2/64"
 begin target_begins_ipv6 serve "[${ipv6}2]"

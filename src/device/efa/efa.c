@@ -163,7 +163,7 @@ static void close_objects(struct weir_device *device) {
 static int efa_open(const struct weir_env *env, struct weir_device **device_out) {
     const struct fabric_library *library;
     struct fabric_choice choice;
-    int rc = fabric_choose(&efa_backend, &library, &choice);
+    int rc = fabric_choose(&efa_backend, env->wishes.host, &library, &choice);
     if (rc != WEIR_OK)
         return rc;
     struct weir_device *device = env->ops->alloc(env->self, sizeof *device);

@@ -30,14 +30,15 @@ static int take(const struct fabric_backend *backend, const struct fabric_librar
     return choice_out->info != NULL ? WEIR_OK : WEIR_ENOMEM;
 }
 
-int fabric_choose(const struct fabric_backend *backend, const struct fabric_library **library_out,
-                  struct fabric_choice *choice_out) {
+int fabric_choose(const struct fabric_backend *backend, const char *host,
+                  const struct fabric_library **library_out, struct fabric_choice *choice_out) {
     struct fabric_names names;
     const char *why;
     *choice_out = (struct fabric_choice){.info = NULL};
     int rc = fabric_names_read(backend, getenv, &names, choice_out->note);
     if (rc != WEIR_OK)
         return rc;
+    snprintf(names.host, sizeof names.host, "%s", host);
     *library_out = fabric_load(&why);
     if (*library_out == NULL) {
         snprintf(choice_out->note, sizeof choice_out->note, "%s", why);
@@ -49,7 +50,7 @@ int fabric_choose(const struct fabric_backend *backend, const struct fabric_libr
 int fabric_probe(const struct fabric_backend *backend, struct weir_device_caps *caps_out) {
     const struct fabric_library *library;
     struct fabric_choice choice;
-    int rc = fabric_choose(backend, &library, &choice);
+    int rc = fabric_choose(backend, "", &library, &choice);
     if (rc != WEIR_OK) {
         snprintf(caps_out->note, sizeof caps_out->note, "%s", choice.note);
         return rc;

@@ -48,6 +48,8 @@ struct fabric_names {
     char domain[FABRIC_NAME_MAX];
     char fabric[FABRIC_NAME_MAX];
     char address[FABRIC_NAME_MAX];
+    char host[FABRIC_NAME_MAX]; /* of no variable: the address that is as good as any other to ask
+                                 * for, if there is it */
 };
 
 struct fabric_choice {
@@ -73,10 +75,11 @@ struct fabric_backend {
     void (*fill_caps)(const struct fabric_choice *choice, struct weir_device_caps *caps_out);
 };
 
-/* The choice that the environment makes. An error: its note says why, but for ENOMEM. EINVAL: a
- * variable is wrong. ENODEVICE: no libfabric, or nothing of what was asked for. */
-int fabric_choose(const struct fabric_backend *backend, const struct fabric_library **library_out,
-                  struct fabric_choice *choice_out);
+/* The choice that the environment makes, and the host of the application's wishes ("": none). An
+ * error: its note says why, but for ENOMEM. EINVAL: a variable is wrong. ENODEVICE: no libfabric,
+ * or nothing of what was asked for. */
+int fabric_choose(const struct fabric_backend *backend, const char *host,
+                  const struct fabric_library **library_out, struct fabric_choice *choice_out);
 /* The device port's probe. */
 int fabric_probe(const struct fabric_backend *backend, struct weir_device_caps *caps_out);
 

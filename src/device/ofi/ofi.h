@@ -82,7 +82,13 @@ bool ofi_setting(size_t index, char *(*get)(const char *name), struct weir_devic
 
 extern const struct fabric_backend ofi_backend;
 /* How good an IP address is to tell peers; 0: of no use. */
-enum { OFI_ADDRESS_NONE = 0, OFI_ADDRESS_LOOPBACK, OFI_ADDRESS_IPV6, OFI_ADDRESS_IPV4 };
+enum {
+    OFI_ADDRESS_NONE = 0,
+    OFI_ADDRESS_LOOPBACK,
+    OFI_ADDRESS_IPV6,
+    OFI_ADDRESS_IPV4,
+    OFI_ADDRESS_RANKS
+};
 int ofi_address_rank(const uint8_t address[OFI_ADDRESS_BYTES]);
 /* False: it is no IP address. */
 bool ofi_address_of(const void *socket_address, uint8_t address_out[OFI_ADDRESS_BYTES]);

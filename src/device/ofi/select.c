@@ -3,8 +3,9 @@
  *
  * The provider is libfabric's tcp, unless another one was asked for; it has to have connected
  * endpoints that read and write, and complete when the target has the bytes. Of its addresses the
- * best is taken that peers elsewhere may reach: IPv4, IPv6, and loopback as the last. An address of
- * a link only is none that another host could be told.
+ * best is taken that peers elsewhere may reach: the one at which the engine listens, IPv4, IPv6,
+ * and loopback as the last; of several, the one of the default route. An address of a link only is
+ * none that another host could be told.
  *
  * Owns the note: what was taken, or what is missing. */
 #define _GNU_SOURCE
@@ -17,6 +18,7 @@
 
 #include "fork.h"
 #include "ofi.h"
+#include "reach.h"
 
 #define PROVIDER "tcp"
 
@@ -120,10 +122,48 @@ static bool is_fit(const struct fi_info *info, const struct fabric_names *names)
            rank_of(info) != OFI_ADDRESS_NONE && is_here(info);
 }
 
+/* The best address to tell peers is the one at which the engine listens; of those of one rank it is
+ * the one that packets to the rest of the network leave with. */
+struct preferred {
+    uint8_t host[OFI_ADDRESS_BYTES], by_route[2][OFI_ADDRESS_BYTES]; /* zeros: not known */
+};
+
+static void prefer(const char *host, struct preferred *out) {
+    static const int families[2] = {AF_INET, AF_INET6};
+    *out = (struct preferred){.host = {0}};
+    uint8_t v4[4];
+    if (inet_pton(AF_INET, host, v4) == 1) {
+        memcpy(out->host, mapped, sizeof mapped);
+        memcpy(out->host + sizeof mapped, v4, sizeof v4);
+    } else if (inet_pton(AF_INET6, host, out->host) != 1) {
+        memset(out->host, 0, sizeof out->host);
+    }
+    for (int i = 0; i < 2; i++) {
+        struct sockaddr_storage address;
+        if (reach_by_route(families[i], &address))
+            ofi_address_of(&address, out->by_route[i]);
+    }
+}
+
+static int score_of(const struct fi_info *info, const struct preferred *preferred) {
+    uint8_t address[OFI_ADDRESS_BYTES];
+    int score = 2 * rank_of(info);
+    if (!ofi_address_of(info->src_addr, address))
+        return score;
+    if (memcmp(address, preferred->host, sizeof address) == 0)
+        score += 2 * OFI_ADDRESS_RANKS;
+    for (int i = 0; i < 2; i++)
+        score += memcmp(address, preferred->by_route[i], sizeof address) == 0;
+    return score;
+}
+
 static const struct fi_info *best(const struct fi_info *list, const struct fabric_names *names) {
     const struct fi_info *found = NULL;
+    struct preferred preferred;
+    prefer(names->host, &preferred);
     for (const struct fi_info *at = list; at != NULL; at = at->next) {
-        if (is_fit(at, names) && (found == NULL || rank_of(at) > rank_of(found)))
+        if (is_fit(at, names) &&
+            (found == NULL || score_of(at, &preferred) > score_of(found, &preferred)))
             found = at;
     }
     return found;
