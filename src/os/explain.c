@@ -19,8 +19,8 @@
 #include "fork.h"
 #include "socket.h"
 
-/* An engine takes 15, and one for each memory. */
-enum { DESCRIPTORS_ENOUGH = 16 };
+/* An engine takes 15 on shm, and one for each memory; 20 on ofi. */
+enum { DESCRIPTORS_LEAST = 16, DESCRIPTORS_ENOUGH = 20 };
 #define KILOBYTE 1000
 #define MEGABYTE 1000000
 
@@ -82,8 +82,8 @@ bool os_explain_descriptors(char *why_out, size_t size) {
     getrlimit(RLIMIT_NOFILE, &limit);
     snprintf(why_out, size,
              "%d file descriptors are left of %llu (ulimit -n), and an "
-             "engine takes %d or more",
-             count, (unsigned long long)limit.rlim_cur, DESCRIPTORS_ENOUGH);
+             "engine takes %d to %d, as its device is",
+             count, (unsigned long long)limit.rlim_cur, DESCRIPTORS_LEAST, DESCRIPTORS_ENOUGH);
     return true;
 }
 

@@ -87,9 +87,11 @@ static const struct fi_info *best(const struct fi_info *list, const struct fabri
 
 static void note_missing(const struct fabric_names *names, const struct fi_info *list,
                          char note_out[FABRIC_NOTE_MAX]) {
-    const char *why = list == NULL   ? "no EFA device"
-                      : is_old(list) ? "libfabric before 1.18 does not write with an EFA device"
-                                     : "no EFA device that can read and write remote memory";
+    const char *why =
+        list == NULL ? "no EFA device"
+        : is_old(list)
+            ? "libfabric before 1.18 does not write with an EFA device"
+            : "no EFA device that reads and writes remote memory, with a queue of 128 sends";
     int used = snprintf(note_out, FABRIC_NOTE_MAX, "%s", why);
     if (names->domain[0] != '\0')
         used += snprintf(note_out + used, FABRIC_NOTE_MAX - (size_t)used, " named %.24s",
