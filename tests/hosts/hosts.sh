@@ -238,6 +238,8 @@ done
 check target_ends_beside serve_end
 check wire_ends unplug
 begin wire_begins_ipv6 plug_in "${ipv6}1/64" "${ipv6}2/64"
+# The IPv4 network beside it is still there.
+begin way_out_ipv6 ip -n "$here" route add default via "${ipv6}2"
 begin target_begins_ipv6 serve "[${ipv6}2]"
 for kind in write read_ send; do
     check "${kind%_}_ipv6" "$kind"

@@ -122,8 +122,8 @@ static bool is_fit(const struct fi_info *info, const struct fabric_names *names)
            rank_of(info) != OFI_ADDRESS_NONE && is_here(info);
 }
 
-/* The best address to tell peers is the one at which the engine listens; of those of one rank it is
- * the one that packets to the rest of the network leave with. */
+/* The best address to tell peers is the one at which the engine listens, then one that packets to
+ * the rest of the network leave with. */
 struct preferred {
     uint8_t host[OFI_ADDRESS_BYTES], by_route[2][OFI_ADDRESS_BYTES]; /* zeros: not known */
 };
@@ -147,13 +147,15 @@ static void prefer(const char *host, struct preferred *out) {
 
 static int score_of(const struct fi_info *info, const struct preferred *preferred) {
     uint8_t address[OFI_ADDRESS_BYTES];
-    int score = 2 * rank_of(info);
+    int score = rank_of(info);
     if (!ofi_address_of(info->src_addr, address))
         return score;
     if (memcmp(address, preferred->host, sizeof address) == 0)
         score += 2 * OFI_ADDRESS_RANKS;
-    for (int i = 0; i < 2; i++)
-        score += memcmp(address, preferred->by_route[i], sizeof address) == 0;
+    for (int i = 0; i < 2; i++) {
+        if (memcmp(address, preferred->by_route[i], sizeof address) == 0)
+            score += OFI_ADDRESS_RANKS;
+    }
     return score;
 }
 
