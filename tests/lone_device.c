@@ -291,6 +291,7 @@ static int device_let_go(struct weir_device *device) {
 
 static int device_arm(struct weir_device *device) {
     (void)device;
+    the->arms++;
     return WEIR_OK;
 }
 

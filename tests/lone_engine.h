@@ -74,7 +74,8 @@ struct lone {
     uint32_t serves;  /* so many of the next questions has_served answers by true, */
     uint32_t asked;   /* of so many that there were */
     uint32_t polls;   /* of the device */
-    bool batch;       /* what is said is heard at the next lone_run or lone_pass, together */
+    uint32_t arms;
+    bool batch; /* what is said is heard at the next lone_run or lone_pass, together */
 
     struct lone_conn conns[LONE_CONNS];
     uint64_t conn_count;

@@ -348,6 +348,8 @@ static void test_W9_an_import_that_cannot_be_has_the_text(void **state) {
     assert_text(lone, peer,
                 "both use lone, and the two do not meet (weir info tells where each is, on its "
                 "host)");
+    assert_int_equal(import_of(lone, peer, "lone", 0), WEIR_OK);
+    assert_text(lone, peer, "");
     lone_close(lone);
 }
 

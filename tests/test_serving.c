@@ -91,6 +91,18 @@ static void test_M7_a_long_sleep_that_served_is_not(void **state) {
     assert_in_range(polls_of_a_sleep(LONG_NAP_US * US, serve_once), 1, 7);
 }
 
+/* A device that always seems to have something is armed now and then: there it may find that it is
+ * a message which nobody can take. */
+static void test_M2_a_device_that_never_rests_is_armed(void **state) {
+    (void)state;
+    struct lone *lone = spinning(SHORT_NAP_US * US);
+    lone->serves = UINT32_MAX;
+    wait_for_nothing(lone, 100 * MS);
+    assert_in_range(lone->arms, 5, 50);
+    assert_int_equal(lone->sleeps, 0);
+    lone_close(lone);
+}
+
 /* A transfer that is waited for is no reason to forget the peers. */
 static void test_M7_a_wait_for_a_transfer_serves_peers(void **state) {
     (void)state;
@@ -141,6 +153,7 @@ int main(void) {
         cmocka_unit_test(test_M7_nobody_sleeps_while_peers_are_served),
         cmocka_unit_test(test_M7_a_short_sleep_that_served_is_followed_by_a_spin),
         cmocka_unit_test(test_M7_a_long_sleep_that_served_is_not),
+        cmocka_unit_test(test_M2_a_device_that_never_rests_is_armed),
         cmocka_unit_test(test_M7_a_wait_for_a_transfer_serves_peers),
         cmocka_unit_test(test_W5_progress_gives_way_to_calls),
     };

@@ -292,6 +292,8 @@ static int import(weir_engine *engine, weir_peer handle, const struct wire_descr
                                       descriptor->length, descriptor->access, wait_ms, &rmr);
     if (rc != WEIR_OK)
         return rc;
+    if (engine->unlike.handle == peer->handle)
+        engine->unlike.handle = 0; /* its memory goes with ours now */
     struct region_remote *remote = &engine->regions.remotes[index];
     engine->remote_free = remote->next_free;
     tables_lock(engine);

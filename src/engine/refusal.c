@@ -21,7 +21,7 @@ struct refusal {
     char device[WEIR_DEVICE_NAME_MAX]; /* of this engine */
 };
 
-/* What was refused last, if that was of this handle. */
+/* The last refusal, if it was of this handle. */
 static bool look_at_last(const weir_engine *engine, uint64_t handle, struct refusal *out) {
     bool is_its = handle != 0 && handle == engine->unlike.handle;
     if (is_its)
@@ -33,14 +33,15 @@ static void look_at(const weir_engine *engine, const struct peer *peer, struct r
     if (peer->live != NONE)
         return;
     out->version = peer->version_theirs;
-    if (!peer_is_known(peer)) {
-        look_at_last(engine, peer->handle, out);
-        return;
+    const struct ep_mismatch *mismatch = NULL;
+    if (peer_is_known(peer)) {
+        out->reason = endpoint_reason(&peer->endpoint);
+        mismatch = endpoint_mismatch(&peer->endpoint);
     }
-    out->reason = endpoint_reason(&peer->endpoint);
-    const struct ep_mismatch *mismatch = endpoint_mismatch(&peer->endpoint);
     if (mismatch != NULL)
         out->mismatch = *mismatch;
+    else if (out->reason == 0)
+        look_at_last(engine, peer->handle, out);
 }
 
 /* ESTALE: the handle names nobody, and is not of the last peer that was refused. */

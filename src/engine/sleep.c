@@ -33,7 +33,8 @@ enum { SPINS = 200, YIELDS = 4 };
 /* The longest spin, however slow the device's poll is, and the shortest. */
 #define SPIN_NS       UINT64_C(20000)
 #define SPIN_NS_LEAST UINT64_C(1000)
-/* While peers' accesses are served here. */
+/* While peers' accesses are served here; and for so long at most without arming the device. */
+#define SERVE_NS_MOST  UINT64_C(10000000)
 #define SPIN_NS_SERVED UINT64_C(50000)
 /* A wait of up to so long would not have needed its sleep: to fall asleep and to wake are most of
  * it. */
@@ -56,7 +57,8 @@ static void give_way(const struct sleeping *sleeping) {
 struct idling {
     uint64_t since_ns, spin_ns;
     uint32_t turns;
-    bool serves; /* peers' accesses were served, and may go on */
+    bool serves; /* peers' accesses were served, and may go on, */
+    uint64_t serves_since_ns;
 };
 
 static void begin(struct idling *idling, uint64_t now, uint64_t spin_ns) {
@@ -64,7 +66,8 @@ static void begin(struct idling *idling, uint64_t now, uint64_t spin_ns) {
 }
 
 static void begin_serving(struct idling *idling, uint64_t now) {
-    *idling = (struct idling){.since_ns = now, .spin_ns = SPIN_NS_SERVED, .serves = true};
+    *idling = (struct idling){
+        .since_ns = now, .spin_ns = SPIN_NS_SERVED, .serves = true, .serves_since_ns = now};
 }
 
 static bool has_served(weir_engine *engine) {
@@ -73,10 +76,16 @@ static bool has_served(weir_engine *engine) {
 
 /* Before a step. Accesses by peers tell nobody here, and the step in which they are served finds
  * nothing. So while they are served the device is asked whether there are some now, which costs it
- * a system call. */
+ * a system call. It is armed now and then all the same: only there a device finds out that what it
+ * seems to have is a message without a receive, of a peer that cheats. */
 static void look_for_peers(weir_engine *engine, struct idling *idling) {
-    if (idling->serves && has_served(engine))
-        begin_serving(idling, engine_clock(engine));
+    if (!idling->serves || !has_served(engine))
+        return;
+    uint64_t now = engine_clock(engine);
+    if (now - idling->serves_since_ns > SERVE_NS_MOST)
+        return;
+    idling->since_ns = now;
+    idling->turns = 0;
 }
 
 /* A turn found nothing. Whether to spin on. */

@@ -665,9 +665,8 @@ struct weir_engine {
     _Atomic uint64_t refused[FULL_KINDS];  /* any thread: submits, by what was full */
     _Atomic uint64_t crowded_ns;           /* any thread: when one last found the engine taken, */
     _Atomic uint32_t vain_waits;           /* and how many that waited for it since one got it */
-    _Atomic uint32_t
-        entering; /* threads that wait for the engine itself, and tries to make progress */
-    _Atomic uint32_t gave_way; /* meanwhile; see own_try_steps */
+    _Atomic uint32_t entering;             /* threads that wait for the engine itself, */
+    _Atomic uint32_t gave_way;             /* and tries to make progress meanwhile: own.h */
 
     /* Words of threads that sleep, or take what was received: sleep.c, deliver.c. */
     _Alignas(LINE_BYTES) _Atomic uint64_t news; /* any thread: counts owners that did something */

@@ -76,7 +76,7 @@ struct weir_device_counts {
     uint64_t bytes_per_s;    /* that the port carries at most in one direction; 0: not known */
 };
 
-/* What a device met since it was opened. */
+/* Counts of a device since it was opened. */
 struct weir_device_tally {
     uint64_t refusals; /* of work by its provider, which had no room: it is posted again */
     uint64_t nonsense; /* completions and messages that named nothing, dropped */

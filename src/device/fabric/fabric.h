@@ -42,7 +42,7 @@ int fabric_error(long error);
 
 /* ---- choice.c ---- */
 
-/* What the environment asks for; "": any. Each backend has variables for some of them. */
+/* Names that the environment asks for; "": any. Each backend has variables for some of them. */
 struct fabric_names {
     char provider[FABRIC_NAME_MAX];
     char domain[FABRIC_NAME_MAX];
@@ -57,7 +57,7 @@ struct fabric_choice {
     char note[FABRIC_NOTE_MAX];
 };
 
-/* What a backend has of its own in that. Constant. */
+/* The parts of that choice that are a backend's own. Constant. */
 struct fabric_backend {
     const char *name;
     const struct fabric_rule *rules; /* its variables */
