@@ -32,7 +32,7 @@
 #define MIB          ((uint64_t)1 << 20)
 #define S            UINT64_C(1000000000)
 #define REGION_BYTES (64 * MIB)
-enum { PATIENCE = 300000, DEPTH = 16, RECEIVES = 8 };
+enum { LONGEST_NAME = 64, PATIENCE = 300000, DEPTH = 16, RECEIVES = 8 };
 
 /* ---- the devices' environment ---- */
 
@@ -264,9 +264,15 @@ static void test_W10_wrong_settings_are_one_clear_line(void **state) {
     }
     expect_refusal("WEIR_OFI_PROVIDER", "no\nsuch", WEIR_EINVAL, "WEIR_OFI_PROVIDER=no?such is no");
     expect_refusal("WEIR_OFI_PROVIDER", "^tcp", WEIR_EINVAL, "WEIR_OFI_PROVIDER=^tcp is no");
-    expect_refusal("WEIR_OFI_PROVIDER", "nosuch", WEIR_ENODEVICE, "provider nosuch");
-    expect_refusal("WEIR_OFI_DOMAIN", "nowhere0", WEIR_ENODEVICE, "domain nowhere0");
-    expect_refusal("WEIR_OFI_ADDRESS", "203.0.113.77", WEIR_ENODEVICE, "at address 203.0.113.77");
+    expect_refusal("WEIR_OFI_PROVIDER", "nosuch", WEIR_ENODEVICE,
+                   "no provider nosuch with connected endpoints (there are: ");
+    expect_refusal("WEIR_OFI_DOMAIN", "nowhere0", WEIR_ENODEVICE,
+                   "no domain nowhere0 (there are: ");
+    expect_refusal("WEIR_OFI_ADDRESS", "203.0.113.77", WEIR_ENODEVICE,
+                   "no address 203.0.113.77 (there are: ");
+    memset(longest, 'y', LONGEST_NAME - 1); /* one with no room for what there is behind it */
+    longest[LONGEST_NAME - 1] = '\0';
+    expect_refusal("WEIR_OFI_DOMAIN", longest, WEIR_ENODEVICE, "no domain yyyy");
     expect_refusal("WEIR_OFI_ADDRESS", "localhost", WEIR_EINVAL,
                    "WEIR_OFI_ADDRESS=localhost is no IP address");
     setenv("WEIR_OFI_ADDRESS", "127.0.0.1", 1);

@@ -587,6 +587,16 @@ unlike_devices() {
     unlike 'the peer uses ofi, this engine shm; both could use shm' \
         'the peer uses shm, this engine ofi; both could use shm' --device ofi
 }
+# The port at which a server listens is the only one of libfabric's range, so it has none free.
+full_range() {
+    serve || return 1
+    port=${address##*:}
+    export WEIR_OFI_ADDRESS=127.0.0.1 FI_TCP_PORT_LOW_RANGE="$port" FI_TCP_PORT_HIGH_RANGE="$port"
+    fails_as "no port is free of FI_TCP_PORT_LOW_RANGE=$port" serve --device ofi
+    good=$?
+    unset WEIR_OFI_ADDRESS FI_TCP_PORT_LOW_RANGE FI_TCP_PORT_HIGH_RANGE
+    serve_ended TERM 0 && test $good -eq 0
+}
 # Clock ticks that a process has run, of CLK_TCK in a second, and how often its threads went to sleep.
 ran() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
 slept() { cat "/proc/$1/task/"*/status | awk '/^voluntary/ { sum += $2 } END { print sum }'; }
@@ -904,6 +914,7 @@ check wrong_addresses wrong_addresses
 check W9_unlike_places unlike_places
 if run info | grep -q '^device ofi: available'; then
     check W9_unlike_devices unlike_devices
+    check W10_full_range full_range
 fi
 check W10_serve_anywhere serve_anywhere
 check reader_gone reader_gone

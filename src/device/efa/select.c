@@ -85,8 +85,12 @@ static const struct fi_info *best(const struct fi_info *list, const struct fabri
     return found;
 }
 
-static void note_missing(const struct fabric_names *names, const struct fi_info *list,
-                         char note_out[FABRIC_NOTE_MAX]) {
+static void domain_of(const struct fi_info *info, char name_out[FABRIC_NAME_MAX]) {
+    snprintf(name_out, FABRIC_NAME_MAX, "%s", info->domain_attr->name);
+}
+
+static void note_missing(const struct fabric_library *library, const struct fabric_names *names,
+                         const struct fi_info *list, char note_out[FABRIC_NOTE_MAX]) {
     const char *why =
         list == NULL ? "no EFA device"
         : is_old(list)
@@ -99,6 +103,11 @@ static void note_missing(const struct fabric_names *names, const struct fi_info 
     if (names->fabric[0] != '\0')
         snprintf(note_out + used, FABRIC_NOTE_MAX - (size_t)used, ", of fabric %.16s",
                  names->fabric);
+    const struct fabric_names any = {.provider = ""};
+    struct fi_info *found = NULL;
+    if ((names->domain[0] != '\0' || names->fabric[0] != '\0') && ask(library, &any, &found) == 0)
+        fabric_note_offers(found, domain_of, note_out);
+    library->freeinfo(found);
 }
 
 static void note_taken(const struct fi_info *info, uint32_t version,

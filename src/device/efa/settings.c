@@ -19,8 +19,9 @@ static bool is_no_fabric(const char *text) {
 
 #define AT(member) offsetof(struct fabric_names, member)
 const struct fabric_rule efa_rules[EFA_RULES] = {
-    {"WEIR_EFA_DOMAIN", AT(domain), "name of a domain of libfabric's: an EFA device", is_no_name},
-    {"WEIR_EFA_FABRIC", AT(fabric), "fabric of libfabric's: efa-direct or efa", is_no_fabric},
+    {"WEIR_EFA_DOMAIN", AT(domain), "name of a domain of libfabric's: an EFA device", "",
+     is_no_name},
+    {"WEIR_EFA_FABRIC", AT(fabric), "fabric of libfabric's: efa-direct or efa", "", is_no_fabric},
 };
 
 bool efa_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {

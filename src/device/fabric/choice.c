@@ -6,8 +6,48 @@
 #include <rdma/fi_errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "fabric.h"
+
+/* ---- what there is instead ---- */
+
+static bool is_named_before(const struct fi_info *list, const struct fi_info *end,
+                            fabric_name_of *name_of, const char *name) {
+    char other[FABRIC_NAME_MAX];
+    for (const struct fi_info *at = list; at != end; at = at->next) {
+        name_of(at, other);
+        if (strcmp(other, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+void fabric_note_offers(const struct fi_info *list, fabric_name_of *name_of,
+                        char note[FABRIC_NOTE_MAX]) {
+    static const char begin[] = " (there are: ", rest[] = ", ...", end[] = ")";
+    char name[FABRIC_NAME_MAX];
+    size_t used = strlen(note);
+    const char *before = begin;
+    for (const struct fi_info *at = list; at != NULL; at = at->next) {
+        name_of(at, name);
+        if (name[0] == '\0' || is_named_before(list, at, name_of, name))
+            continue;
+        bool fits =
+            used + strlen(before) + strlen(name) + sizeof rest + sizeof end <= FABRIC_NOTE_MAX;
+        if (!fits && before == begin)
+            return;
+        used += (size_t)snprintf(note + used, FABRIC_NOTE_MAX - used, "%s%s", fits ? before : rest,
+                                 fits ? name : "");
+        before = ", ";
+        if (!fits)
+            break;
+    }
+    if (before != begin)
+        snprintf(note + used, FABRIC_NOTE_MAX - used, "%s", end);
+}
+
+/* ---- the choice ---- */
 
 /* Of what libfabric answered, the best; the choice has a copy. */
 static int take(const struct fabric_backend *backend, const struct fabric_library *library,
@@ -19,7 +59,7 @@ static int take(const struct fabric_backend *backend, const struct fabric_librar
     const struct fi_info *found = rc == 0 ? backend->best(list, names) : NULL;
     choice_out->info = found != NULL ? library->dupinfo(found) : NULL;
     if (found == NULL)
-        backend->note_missing(names, rc == 0 ? list : NULL, choice_out->note);
+        backend->note_missing(library, names, rc == 0 ? list : NULL, choice_out->note);
     else
         backend->note_taken(found, library->version(), choice_out->note);
     fabric_note_clean(choice_out->note);
@@ -56,6 +96,8 @@ int fabric_probe(const struct fabric_backend *backend, struct weir_device_caps *
         return rc;
     }
     backend->fill_caps(&choice, caps_out);
+    if (backend->cannot_open != NULL && backend->cannot_open(choice.info, caps_out->note))
+        rc = WEIR_EDEVICE;
     library->freeinfo(choice.info);
-    return WEIR_OK;
+    return rc;
 }

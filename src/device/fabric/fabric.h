@@ -70,9 +70,11 @@ struct fabric_backend {
     /* A line each. list: NULL: libfabric offered nothing. */
     void (*note_taken)(const struct fi_info *info, uint32_t version,
                        char note_out[FABRIC_NOTE_MAX]);
-    void (*note_missing)(const struct fabric_names *names, const struct fi_info *list,
-                         char note_out[FABRIC_NOTE_MAX]);
+    void (*note_missing)(const struct fabric_library *library, const struct fabric_names *names,
+                         const struct fi_info *list, char note_out[FABRIC_NOTE_MAX]);
     void (*fill_caps)(const struct fabric_choice *choice, struct weir_device_caps *caps_out);
+    /* NULL, or what a probe knows more: a device with this choice would not open now, and why. */
+    bool (*cannot_open)(const struct fi_info *info, char note_out[FABRIC_NOTE_MAX]);
 };
 
 /* The choice that the environment makes, and the host of the application's wishes ("": none). An
@@ -83,6 +85,13 @@ int fabric_choose(const struct fabric_backend *backend, const char *host,
 /* The device port's probe. */
 int fabric_probe(const struct fabric_backend *backend, struct weir_device_caps *caps_out);
 
+/* Says a name of an entry of libfabric's: of its domain, say. "": none that could be asked for. */
+typedef void fabric_name_of(const struct fi_info *info, char name_out[FABRIC_NAME_MAX]);
+/* Appends to a note which names there are, each once: " (there are: eth0, lo)"; to the last of
+ * which there is room, and then "...". */
+void fabric_note_offers(const struct fi_info *list, fabric_name_of *name_of,
+                        char note[FABRIC_NOTE_MAX]);
+
 /* ---- settings.c ---- */
 
 /* A variable whose value is a name. */
@@ -90,12 +99,13 @@ struct fabric_rule {
     const char *name;
     size_t offset; /* of its value in struct fabric_names */
     const char *what;
+    const char *fallback; /* the value of one that is not set; "": any */
     bool (*is_wrong)(const char *text);
 };
 
 /* A note stays one line of ASCII. */
 void fabric_note_clean(char *text);
-/* The values that are not set are "". EINVAL: note_out says which variable and why. */
+/* A value that is not set is its rule's. EINVAL: note_out says which variable and why. */
 int fabric_names_read(const struct fabric_backend *backend, char *(*get)(const char *name),
                       struct fabric_names *names_out, char note_out[FABRIC_NOTE_MAX]);
 /* The device port's setting: of one rule of a device. False: there is no such rule. */

@@ -17,7 +17,7 @@ void fabric_note_clean(char *text) {
 
 static int read_rule(const struct fabric_rule *rule, const char *text,
                      char value_out[FABRIC_NAME_MAX], char note_out[FABRIC_NOTE_MAX]) {
-    value_out[0] = '\0';
+    snprintf(value_out, FABRIC_NAME_MAX, "%s", rule->fallback);
     if (text == NULL)
         return WEIR_OK;
     size_t length = strlen(text);
@@ -60,7 +60,7 @@ bool fabric_setting(const struct fabric_backend *backend, size_t index,
                                         .fallback = UINT64_MAX,
                                         .is_set = text != NULL};
     out->status = read_rule(rule, text, value, out->note);
-    snprintf(out->text, sizeof out->text, "%s", text != NULL ? text : "");
+    snprintf(out->text, sizeof out->text, "%s", text != NULL ? text : rule->fallback);
     fabric_note_clean(out->text);
     return true;
 }

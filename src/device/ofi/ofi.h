@@ -10,6 +10,7 @@
  *   select.c    which provider and address    memory.c  regions, ours and imported
  *   qp.c        QPs, made and destroyed       fence.c   releases under a peer's write
  *   connect.c   calls and answers             blob.c    what peers are told
+ *   range.c     a range without a free port
  *   visitors.c  strangers at the port         serve.c   progress while the engine makes none
  *   inherit.c   what children must not have
  *
@@ -270,6 +271,12 @@ static inline void *ofi_context(const struct weir_qp *qp, enum ofi_kind kind, ui
 /* ---- ofi.c ---- */
 
 void ofi_fill_caps(const struct fabric_choice *choice, struct weir_device_caps *caps_out);
+
+/* ---- range.c ---- */
+
+/* Whether the provider was told a range of ports of which none is free at its address now: a device
+ * could not listen. The note says so. */
+bool range_is_full(const struct fi_info *info, char note_out[FABRIC_NOTE_MAX]);
 
 /* All functions from here on are called with the device's mutex, but those of memory.c and
  * serve.c, and the device's operations. */

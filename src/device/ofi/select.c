@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* select.c: which provider, domain and address a device has.
  *
- * The provider is libfabric's tcp, unless another one was asked for; it has to have connected
+ * The provider has to have connected
  * endpoints that read and write, and complete when the target has the bytes. Of its addresses the
  * best is taken that peers elsewhere may reach: the one at which the engine listens, IPv4, IPv6,
  * and loopback as the last; of several, the one of the default route. An address of a link only is
@@ -19,8 +19,6 @@
 #include "fork.h"
 #include "ofi.h"
 #include "reach.h"
-
-#define PROVIDER "tcp"
 
 /* ---- addresses ---- */
 
@@ -74,7 +72,8 @@ static void set_hints(struct fi_info *hints, const struct fabric_names *names) {
     hints->domain_attr->threading = FI_THREAD_SAFE;
     hints->tx_attr->msg_order = FI_ORDER_WAW | FI_ORDER_RAW | FI_ORDER_SAW | FI_ORDER_SAS;
     /* freed with the hints */
-    hints->fabric_attr->prov_name = strdup(names->provider[0] != '\0' ? names->provider : PROVIDER);
+    if (names->provider[0] != '\0')
+        hints->fabric_attr->prov_name = strdup(names->provider);
     if (names->domain[0] != '\0')
         hints->domain_attr->name = strdup(names->domain);
 }
@@ -173,28 +172,77 @@ static const struct fi_info *best(const struct fi_info *list, const struct fabri
 
 /* ---- saying it ---- */
 
-static void note_missing(const struct fabric_names *names, const struct fi_info *list,
-                         char note_out[FABRIC_NOTE_MAX]) {
-    const char *provider = names->provider[0] != '\0' ? names->provider : PROVIDER;
-    int used = snprintf(note_out, FABRIC_NOTE_MAX, "no %s of provider %.24s",
-                        list != NULL ? "address" : "endpoint", provider);
-    if (names->domain[0] != '\0')
-        used += snprintf(note_out + used, FABRIC_NOTE_MAX - (size_t)used, ", domain %.24s",
-                         names->domain);
-    if (names->address[0] != '\0')
-        snprintf(note_out + used, FABRIC_NOTE_MAX - (size_t)used, ", at address %.40s",
-                 names->address);
+static void text_of(const uint8_t address[OFI_ADDRESS_BYTES], char out[INET6_ADDRSTRLEN]) {
+    bool is_v4 = memcmp(address, mapped, sizeof mapped) == 0;
+    inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? address + sizeof mapped : address, out,
+              INET6_ADDRSTRLEN);
+}
+
+static const struct fabric_names any;
+
+static void provider_of(const struct fi_info *info, char name_out[FABRIC_NAME_MAX]) {
+    snprintf(name_out, FABRIC_NAME_MAX, "%s",
+             is_fit(info, &any) ? info->fabric_attr->prov_name : "");
+}
+
+static void domain_of(const struct fi_info *info, char name_out[FABRIC_NAME_MAX]) {
+    snprintf(name_out, FABRIC_NAME_MAX, "%s", is_fit(info, &any) ? info->domain_attr->name : "");
+}
+
+static void address_of(const struct fi_info *info, char name_out[FABRIC_NAME_MAX]) {
+    uint8_t address[OFI_ADDRESS_BYTES];
+    name_out[0] = '\0';
+    if (is_fit(info, &any) && ofi_address_of(info->src_addr, address))
+        text_of(address, name_out);
+}
+
+static bool has_any(const struct fabric_library *library, const struct fabric_names *names) {
+    struct fi_info *list = NULL;
+    bool has = ask_depth(library, names, 0, &list) == 0 && best(list, names) != NULL;
+    library->freeinfo(list);
+    return has;
+}
+
+/* The names are asked for one after the other: the first with which nothing fits is missing, and
+ * without it there are others. */
+static void note_missing(const struct fabric_library *library, const struct fabric_names *names,
+                         const struct fi_info *list, char note_out[FABRIC_NOTE_MAX]) {
+    (void)list;
+    struct fabric_names asked = {.provider = ""};
+    const struct {
+        const char *what, *name, *behind;
+        char *at;
+        fabric_name_of *name_of;
+    } steps[] = {
+        {"provider", names->provider, " with connected endpoints", asked.provider, provider_of},
+        {"domain", names->domain, "", asked.domain, domain_of},
+        {"address", names->address, "", asked.address, address_of}};
+    const size_t count = sizeof steps / sizeof steps[0];
+    struct fi_info *others = NULL;
+    size_t i = 0;
+    for (; i < count; i++) {
+        snprintf(steps[i].at, FABRIC_NAME_MAX, "%s", steps[i].name);
+        if (!has_any(library, &asked))
+            break;
+    }
+    if (i == count) {
+        snprintf(note_out, FABRIC_NOTE_MAX, "no endpoint of provider %.24s", names->provider);
+        return;
+    }
+    snprintf(note_out, FABRIC_NOTE_MAX, "no %s %.40s%s", steps[i].what, steps[i].name,
+             steps[i].behind);
+    steps[i].at[0] = '\0';
+    if (ask_depth(library, &asked, 0, &others) == 0)
+        fabric_note_offers(others, steps[i].name_of, note_out);
+    library->freeinfo(others);
 }
 
 static void note_taken(const struct fi_info *info, uint32_t version,
                        char note_out[FABRIC_NOTE_MAX]) {
     uint8_t address[OFI_ADDRESS_BYTES];
     char text[INET6_ADDRSTRLEN] = "?";
-    if (ofi_address_of(info->src_addr, address)) {
-        bool is_v4 = memcmp(address, mapped, sizeof mapped) == 0;
-        inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? address + sizeof mapped : address, text,
-                  sizeof text);
-    }
+    if (ofi_address_of(info->src_addr, address))
+        text_of(address, text);
     snprintf(note_out, FABRIC_NOTE_MAX, "%.24s on %.24s, address %s; libfabric %u.%u",
              info->fabric_attr->prov_name, info->domain_attr->name, text, FI_MAJOR(version),
              FI_MINOR(version));
@@ -209,4 +257,5 @@ const struct fabric_backend ofi_backend = {
     .note_taken = note_taken,
     .note_missing = note_missing,
     .fill_caps = ofi_fill_caps,
+    .cannot_open = range_is_full,
 };

@@ -28,10 +28,10 @@ static bool is_nothing_wrong(const char *text) {
 
 #define AT(member) offsetof(struct fabric_names, member)
 const struct fabric_rule ofi_rules[OFI_RULES] = {
-    {"WEIR_OFI_PROVIDER", AT(provider), "name of libfabric's provider", is_no_name},
-    {"WEIR_OFI_DOMAIN", AT(domain), "name of the provider's domain: a network interface",
+    {"WEIR_OFI_PROVIDER", AT(provider), "name of libfabric's provider", "tcp", is_no_name},
+    {"WEIR_OFI_DOMAIN", AT(domain), "name of the provider's domain: a network interface", "",
      is_nothing_wrong},
-    {"WEIR_OFI_ADDRESS", AT(address), "IP address that peers are told", is_no_address},
+    {"WEIR_OFI_ADDRESS", AT(address), "IP address that peers are told", "", is_no_address},
 };
 
 bool ofi_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
