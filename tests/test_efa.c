@@ -256,6 +256,79 @@ static void test_S19_nonsense_is_counted(void **state) {
     close_both(&confused, &well);
 }
 
+/* S2: what the provider refuses for good ends, and takes with it nothing that waits behind it. */
+static void test_S2_a_post_that_fails_for_good(void **state) {
+    static struct end unwilling, well;
+    (void)state;
+    setenv("EFA_FAKE_EAGAIN", "80", 1);
+    open_with(&unwilling, "EFA_FAKE_UNWILLING", "8");
+    unsetenv("EFA_FAKE_EAGAIN");
+    end_open(&well, &env);
+    ends_connect(&unwilling, &well);
+    for (int i = 0; (unwilling.posted < 400 || unwilling.bad == 0) && i < END_WAITS; i++)
+        talk(&unwilling, &well);
+    assert_true(unwilling.bad > 0);
+    for (int i = 0; unwilling.ended < unwilling.posted && i < END_WAITS; i++)
+        ends_take(&unwilling, &well);
+    assert_int_equal(unwilling.ended, unwilling.posted);
+    assert_int_equal(ops->qp_error(unwilling.qp), 0);
+    assert_int_equal(ops->qp_error(well.qp), 0);
+    for (int i = 0; i < END_WAITS && !ends_are_over(&unwilling, &well); i++)
+        ends_take(&unwilling, &well);
+    assert_true(ends_are_over(&unwilling, &well));
+    ends_lost_nothing(&unwilling, &well);
+    close_both(&unwilling, &well);
+}
+
+/* S4: a peer for which the provider has no room, for as long as it likes, holds up no other one. */
+static void test_S4_a_peer_without_room_holds_up_nobody(void **state) {
+    static struct end from, to, away;
+    (void)state;
+    open_with(&from, "EFA_FAKE_AWAY", "2");
+    end_open(&to, &env);
+    end_open(&away, &env);
+    ends_connect(&from, &to);
+    end_say(&from);
+    for (int i = 0; (to.messages < 1 || from.ended < 1) && i < END_WAITS; i++)
+        ends_take(&from, &to);
+    assert_int_equal(to.messages + from.ended, 2);
+    struct weir_qp *to_well = from.qp;
+    end_make_qp(&from);
+    struct weir_qp *to_away = from.qp;
+    ends_connect(&from, &away);
+    from.qp = to_away;
+    for (int i = 0; i < 4; i++)
+        end_say(&from);
+    from.qp = to_well;
+    for (uint32_t sent = 1; sent < 200; sent++) {
+        end_say(&from);
+        for (int i = 0; to.messages <= sent && i < END_WAITS; i++) {
+            ends_take(&from, &to);
+            end_post_receives(&to);
+        }
+        assert_int_equal(to.messages, sent + 1);
+    }
+    end_take(&away);
+    assert_int_equal(away.messages, 0);
+    assert_int_equal(from.bad, 0);
+    assert_int_equal(ops->qp_error(to_away), 0);
+    assert_int_equal(ops->qp_error(to_well), 0);
+    for (int i = 0; from.ended < from.posted && i < END_WAITS; i++) {
+        ends_take(&from, &to);
+        end_take(&away);
+    }
+    assert_int_equal(from.ended, from.posted);
+    assert_true(from.bad >= 4);
+    end_destroy(&from);
+    from.qp = to_away;
+    end_destroy(&from);
+    end_close(&from);
+    end_destroy(&to);
+    end_close(&to);
+    end_destroy(&away);
+    end_close(&away);
+}
+
 /* W10: a card that leaves reads and writes to its driver is no device. */
 static void test_W10_emulated_access_is_refused(void **state) {
     struct weir_device *device;
@@ -272,6 +345,8 @@ int main(void) {
         cmocka_unit_test(test_W9_a_card_that_is_gone),
         cmocka_unit_test(test_S19_refusals_are_counted),
         cmocka_unit_test(test_S19_nonsense_is_counted),
+        cmocka_unit_test(test_S2_a_post_that_fails_for_good),
+        cmocka_unit_test(test_S4_a_peer_without_room_holds_up_nobody),
         cmocka_unit_test(test_W10_emulated_access_is_refused),
     };
     struct weir_device_caps caps = {.note = ""};

@@ -74,8 +74,11 @@ int av_use(struct av *av, fi_addr_t at, const struct habits *habits, struct peer
     if (at < av->size && av->peers[at] != NULL) {
         struct peer *peer = av->peers[at];
         uint64_t now = now_ns();
-        if (peer->ready_ns == 0)
+        if (peer->ready_ns == 0) {
             peer->ready_ns = now + NS_PER_US * draw_below(&av->draws, habits->handshake_us + 1);
+            if (++av->spoken == habits->away)
+                peer->ready_ns = UINT64_MAX;
+        }
         result = peer->ready_ns > now ? -FI_EAGAIN : 0;
         if (result == 0) {
             atomic_fetch_add(&peer->inflight, 1);

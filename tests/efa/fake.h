@@ -97,6 +97,7 @@ struct av {
     pthread_mutex_t lock;
     struct peer **peers; /* by fi_addr_t; NULL: free */
     size_t size;
+    uint64_t spoken; /* peers that were ever posted to */
     struct draws draws;
 };
 

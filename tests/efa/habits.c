@@ -10,7 +10,9 @@
  *   EFA_FAKE_REORDER     30       percent of incoming packets that are held, and overtaken
  *   EFA_FAKE_HOLD_US     1000     that such a packet is held at most, 2000 or less
  *   EFA_FAKE_EAGAIN      2        percent of posts that are refused for no reason
+ *   EFA_FAKE_UNWILLING   0        n: one post in n is answered with -FI_EOPNOTSUPP, for good
  *   EFA_FAKE_HANDSHAKE_US 1000    that posts to a new peer are refused at most
+ *   EFA_FAKE_AWAY        0        n: posts to the n-th new peer are always refused
  *   EFA_FAKE_LATE        20       percent of completions that are late
  *   EFA_FAKE_LATE_US     300      that such a completion is late at most
  *   EFA_FAKE_NOWAIT      0        1: CQs have no wait object
@@ -54,6 +56,8 @@ static const struct number {
     {"EFA_FAKE_REORDER", offsetof(struct habits, reorder), 30, 0, 100},
     {"EFA_FAKE_HOLD_US", offsetof(struct habits, hold_us), 1000, 0, 2000},
     {"EFA_FAKE_EAGAIN", offsetof(struct habits, eagain), 2, 0, 100},
+    {"EFA_FAKE_UNWILLING", offsetof(struct habits, unwilling), 0, 0, UINT64_MAX},
+    {"EFA_FAKE_AWAY", offsetof(struct habits, away), 0, 0, UINT64_MAX},
     {"EFA_FAKE_HANDSHAKE_US", offsetof(struct habits, handshake_us), 1000, 0, 10000000},
     {"EFA_FAKE_LATE", offsetof(struct habits, late), 20, 0, 100},
     {"EFA_FAKE_LATE_US", offsetof(struct habits, late_us), 300, 0, 10000000},

@@ -17,7 +17,7 @@ struct habits {
     uint64_t nics;
     uint64_t chunk_bytes;
     uint64_t reorder, hold_us;
-    uint64_t eagain, handshake_us;
+    uint64_t eagain, unwilling, handshake_us, away;
     uint64_t late, late_us;
     uint64_t no_wait;
     uint64_t rnr_retries;

@@ -122,7 +122,9 @@ static ssize_t post(struct endpoint *endpoint, const struct request *request) {
     pthread_mutex_lock(&endpoint->lock);
     struct peer *peer = NULL;
     result = -FI_EAGAIN;
-    if (has_room(endpoint)) {
+    if (draw_one_in(&endpoint->draws, endpoint->domain->habits.unwilling)) {
+        result = -FI_EOPNOTSUPP;
+    } else if (has_room(endpoint)) {
         result = av_use(endpoint->av, request->to, &endpoint->domain->habits, &peer);
         endpoint->counts.eagain += result == -FI_EAGAIN;
     }

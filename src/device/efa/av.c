@@ -76,7 +76,8 @@ static uint32_t add(struct weir_device *device, const uint8_t name[EFA_NAME_BYTE
     if (at == EFA_NONE)
         return EFA_NONE;
     uint32_t *head = head_of(device, name);
-    device->peers[at] = (struct efa_peer){.address = address, .users = 1, .next = *head};
+    device->peers[at] = (struct efa_peer){
+        .address = address, .users = 1, .next = *head, .refused = {EFA_NONE, EFA_NONE}};
     memcpy(device->peers[at].name, name, EFA_NAME_BYTES);
     *head = at + 1;
     return at;

@@ -114,13 +114,16 @@ static void answer(struct weir_device *device, uint32_t peer, const struct efa_s
 
 /* Strangers that come meanwhile have the next turn. */
 void control_answer_strangers(struct weir_device *device) {
-    for (uint32_t left = device->stranger_count; left > 0 && device->ep != NULL; left--) {
-        struct efa_stranger asks = device->strangers[--device->stranger_count];
+    struct efa_stranger asking[EFA_STRANGERS];
+    uint32_t count = device->stranger_count;
+    memcpy(asking, device->strangers, count * sizeof asking[0]);
+    device->stranger_count = 0;
+    for (uint32_t i = 0; i < count && device->ep != NULL; i++) {
         int result;
-        uint32_t peer = av_look_up(device, asks.name, &result);
+        uint32_t peer = av_look_up(device, asking[i].name, &result);
         if (peer == EFA_NONE)
             continue;
-        answer(device, peer, &asks);
+        answer(device, peer, &asking[i]);
         av_release(device, peer);
     }
 }

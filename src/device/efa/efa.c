@@ -77,8 +77,8 @@ static int open_buffers(struct weir_device *device) {
     if (device->buffers == NULL || device->ops == NULL ||
         !pages_back(device->buffers, device->buffers_bytes)) /* a NIC pins them anyway */
         return WEIR_ENOMEM;
-    device->free_ops = device->refused = device->done = device->aging =
-        (struct efa_list){EFA_NONE, EFA_NONE};
+    device->free_ops = device->done = device->aging = (struct efa_list){EFA_NONE, EFA_NONE};
+    device->refused = (struct efa_line){.first = EFA_NONE};
     for (uint32_t i = 0; i < device->depth; i++)
         op_free(device, i);
     /* With FI_SEND the provider would let peers read them, and efa-direct does not need it. */

@@ -124,6 +124,10 @@ enum efa_state {
     EFA_ERROR
 };
 
+struct efa_list {
+    uint32_t first, last;
+};
+
 /* An endpoint that QPs of ours, or ops, use. */
 struct efa_peer {
     uint8_t name[EFA_NAME_BYTES];
@@ -134,11 +138,21 @@ struct efa_peer {
     uint32_t leaving;  /* the next in the device's list of those */
     bool leaves;       /* it is in that list */
     bool is_old;       /* it went with the table of addresses of an endpoint before this one */
+    struct efa_list refused; /* ops to it that the provider had no room for; */
+    uint32_t next_refused;   /* the next peer of which there are any */
+    uint64_t refused_ns;     /* the provider had room for this one until then, */
+    uint64_t retry_ns;       /* and is asked again then */
+};
+
+/* Peers with refused ops, in the order of their turns. */
+struct efa_line {
+    uint32_t first, last, count;
+    uint64_t retry_ns; /* the first time of any */
 };
 
 enum efa_op_state {
     EFA_OP_FREE,
-    EFA_OP_REFUSED, /* the device's, in its list: the provider had no room; */
+    EFA_OP_REFUSED, /* the device's, in its peer's list: the provider had no room; */
     EFA_OP_SENT,    /* the provider's */
     EFA_OP_HELD,    /* over, but not certain: its QP's, in its list; */
     EFA_OP_AGING,   /* or the device's, until its packets cannot be under way any more */
@@ -164,10 +178,6 @@ struct efa_op {
     uint8_t opcode; /* of a WR */
     uint8_t looks;  /* SENT: that it has outlived; see endpoint.c */
     bool is_message, is_signalled;
-};
-
-struct efa_list {
-    uint32_t first, last;
 };
 
 /* A receive that was posted, see kept.c. */
@@ -288,8 +298,8 @@ struct weir_device {
     void *buffers_desc;
     uint64_t buffers_bytes;
     uint32_t depth, receives;
-    struct efa_list free_ops, refused, done, aging;
-    uint64_t refused_ns; /* the provider had room until then */
+    struct efa_list free_ops, done, aging;
+    struct efa_line refused;
     uint32_t free_count;
     uint64_t mute_ns;  /* words of control.c find no room since then; 0: the last one did */
     uint32_t controls; /* ops of control.c, */
@@ -472,7 +482,8 @@ struct efa_end {
 void post_over(struct weir_device *device, uint32_t op, const struct efa_end *how);
 /* Messages that are vouched for now are told. is_final: the others are told not to have arrived. */
 void post_vouch(struct weir_qp *qp, bool is_final);
-/* Gives the provider what it has refused, in the order in which it was posted. When to try again;
+/* Gives the provider what it has refused, of each peer in the order in which it was posted. When to
+ * try again;
  * UINT64_MAX: there is nothing. */
 uint64_t post_refused(struct weir_device *device);
 /* Of a QP that is to send nothing more: that is over. */

@@ -2,9 +2,10 @@
 /* poll.c: ops, completions, asynchronous events and sleeping.
  *
  * Owns the table of ops: free ones in a list that gives the one back last that came back last, so
- * that a completion which the provider gives twice names one that is free; and those that are done,
- * in a list of which the caller takes. A completion that names nothing is counted and dropped.
- * Receives, and what flushes, are taken from their QPs, some at a time. */
+ * that a completion which the provider gives twice names one that is free, as long as not all are
+ * used; and those that are done, in a list of which the caller takes. A completion that names
+ * nothing is counted and dropped. Receives, and what flushes, are taken from their QPs, some at a
+ * time. */
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>

@@ -64,19 +64,17 @@ static ssize_t give(struct weir_device *device, uint32_t number) {
     return fi_writemsg(device->ep, &access, FI_COMPLETION | FI_DELIVERY_COMPLETE);
 }
 
-/* Whether the provider takes no more now. */
-static bool is_refused(struct weir_device *device, uint32_t number) {
+/* To the provider: 0, or why not, a negated errno of libfabric's. */
+static ssize_t try_to_give(struct weir_device *device, uint32_t number) {
     struct efa_op *op = &device->ops[number];
     ssize_t rc = give(device, number);
     if (EFA_LIKELY(rc == 0)) {
         op->state = EFA_OP_SENT;
         op->looks = 0;
         op->qp->sent++;
-    } else if (rc != -FI_EAGAIN) {
-        op_done(device, number, WEIR_CQE_DEVICE);
     }
     device->refusals += rc == -FI_EAGAIN;
-    return rc == -FI_EAGAIN;
+    return rc;
 }
 
 /* ---- what it refuses ---- */
@@ -85,40 +83,101 @@ static bool is_refused(struct weir_device *device, uint32_t number) {
 #define RECENT_NS UINT64_C(1000000)
 enum { TRIES = 16 };
 
-uint64_t post_refused(struct weir_device *device) {
-    uint32_t tries = device->now_ns - device->refused_ns < RECENT_NS ? TRIES : 1;
-    while (device->refused.first != EFA_NONE) {
-        if (is_refused(device, device->refused.first)) {
-            if (--tries == 0)
-                return device->now_ns + retry_pause(device, device->refused_ns);
+static void refused_join(struct weir_device *device, uint32_t at) {
+    struct efa_line *line = &device->refused;
+    device->peers[at].next_refused = EFA_NONE;
+    if (line->first == EFA_NONE)
+        line->first = at;
+    else
+        device->peers[line->last].next_refused = at;
+    line->last = at;
+    line->count++;
+}
+
+static uint32_t refused_first(struct weir_device *device) {
+    struct efa_line *line = &device->refused;
+    uint32_t at = line->first;
+    line->first = device->peers[at].next_refused;
+    line->count--;
+    return at;
+}
+
+static void refused_leave(struct weir_device *device, uint32_t wanted) {
+    for (uint32_t left = device->refused.count; left > 0; left--) {
+        uint32_t at = refused_first(device);
+        if (at != wanted)
+            refused_join(device, at);
+    }
+}
+
+/* What a peer waits with, in the order in which it was posted, as far as the provider takes it. An
+ * op is off the list before it is over: lists have the same links. */
+static void give_refused(struct weir_device *device, struct efa_peer *peer, uint32_t *tries_io) {
+    uint32_t tries = device->now_ns - peer->refused_ns < RECENT_NS ? TRIES : 1;
+    while (peer->refused.first != EFA_NONE && tries > 0 && *tries_io > 0) {
+        ssize_t rc = try_to_give(device, peer->refused.first);
+        if (rc == -FI_EAGAIN) {
+            tries--;
+            --*tries_io;
             continue;
         }
-        ops_pop(device, &device->refused);
-        device->refused_ns = device->now_ns;
+        uint32_t op = ops_pop(device, &peer->refused);
+        peer->refused_ns = device->now_ns;
+        if (rc != 0)
+            op_done(device, op, WEIR_CQE_DEVICE);
     }
-    return UINT64_MAX;
+    peer->retry_ns = device->now_ns + retry_pause(device, peer->refused_ns);
+}
+
+/* Peers have turns: a provider may have room for one, and for another not, with which it shakes
+ * hands, say, or which is not ready. */
+uint64_t post_refused(struct weir_device *device) {
+    uint32_t tries = TRIES;
+    uint64_t soon = UINT64_MAX;
+    if (device->refused.count > 0 && device->now_ns < device->refused.retry_ns)
+        return device->refused.retry_ns;
+    for (uint32_t left = device->refused.count; left > 0; left--) {
+        uint32_t at = refused_first(device);
+        struct efa_peer *peer = &device->peers[at];
+        if (tries > 0 && peer->retry_ns <= device->now_ns)
+            give_refused(device, peer, &tries);
+        if (peer->refused.first == EFA_NONE)
+            continue;
+        refused_join(device, at);
+        soon = peer->retry_ns < soon ? peer->retry_ns : soon;
+    }
+    device->refused.retry_ns = soon;
+    return soon;
 }
 
 void post_withdraw(struct weir_qp *qp) {
     struct weir_device *device = qp->device;
     struct efa_list kept = {EFA_NONE, EFA_NONE};
     uint32_t status = qp->state == EFA_ERROR ? WEIR_CQE_FLUSHED : WEIR_CQE_RETRY;
-    for (uint32_t op; (op = ops_pop(device, &device->refused)) != EFA_NONE;) {
+    if (qp->peer == EFA_NONE || device->peers[qp->peer].refused.first == EFA_NONE)
+        return;
+    struct efa_peer *peer = &device->peers[qp->peer];
+    for (uint32_t op; (op = ops_pop(device, &peer->refused)) != EFA_NONE;) {
         if (device->ops[op].qp == qp)
             op_done(device, op, status);
         else
             ops_push(device, &kept, op);
     }
-    device->refused = kept;
+    peer->refused = kept;
+    if (kept.first == EFA_NONE)
+        refused_leave(device, qp->peer);
 }
 
 static void refuse(struct weir_device *device, uint32_t number) {
-    if (device->refused.first == EFA_NONE) {
-        device->refused_ns = device->now_ns;
+    struct efa_op *op = &device->ops[number];
+    struct efa_peer *peer = &device->peers[op->qp->peer];
+    if (peer->refused.first == EFA_NONE) {
+        refused_join(device, op->qp->peer);
+        peer->refused_ns = peer->retry_ns = device->refused.retry_ns = device->now_ns;
         device_due(device, device->now_ns);
     }
-    device->ops[number].state = EFA_OP_REFUSED;
-    ops_push(device, &device->refused, number);
+    op->state = EFA_OP_REFUSED;
+    ops_push(device, &peer->refused, number);
 }
 
 /* ---- posts ---- */
@@ -167,8 +226,12 @@ static int post_ready(struct weir_qp *qp, const struct weir_wr *wr) {
         if (qp->link.wants_lease)
             vqp_restless(qp);
     }
-    if (device->refused.first != EFA_NONE || is_refused(device, number))
+    ssize_t rc = device->peers[qp->peer].refused.first != EFA_NONE ? -FI_EAGAIN
+                                                                   : try_to_give(device, number);
+    if (EFA_UNLIKELY(rc == -FI_EAGAIN))
         refuse(device, number);
+    else if (EFA_UNLIKELY(rc != 0))
+        op_done(device, number, WEIR_CQE_DEVICE);
     return WEIR_OK;
 }
 
