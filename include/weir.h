@@ -221,7 +221,7 @@ typedef struct weir_engine_options {
     uint64_t teardown_timeout_ns; /* then a QP that completes nothing any more is torn down by
                                    * force, and weir_engine_close ends; default 4 s */
     uint64_t settle_grace_ns;     /* for posted WRs of a cancelled or late transfer to complete,
-                                   * before their QPs are taken down; default 100 ms */
+                                   * before their QPs are taken down; default 100 ms; not on efa */
     uint64_t backoff_timeout_ns;  /* WEIR_TRANSFER_BLOCK waits at most this; default 10 ms */
     uint32_t signal_interval;     /* a chain's last WR is signalled when so many, it among them,
                                    * were posted to its QP since the last signalled one; 1: every

@@ -750,6 +750,17 @@ static bool nic_counts(struct weir_device *nic, struct weir_device_counts *out) 
     return true;
 }
 
+/* All processes are of one host: their nodes are their numbers. */
+static int64_t nic_peer_process(struct weir_qp *qp) {
+    return (int64_t)(intptr_t)&qp->nic->world->nodes[qp->remote_node];
+}
+
+static bool nic_process_is_stopped(int64_t process) {
+    const struct sim_node *node = (const struct sim_node *)(intptr_t)process;
+
+    return node->stopped_until_ns > node->world->now_ns;
+}
+
 const struct weir_device_ops SIM_NIC_OPS = {
     .name = "sim",
     .probe = nic_probe,
@@ -779,4 +790,6 @@ const struct weir_device_ops SIM_NIC_OPS = {
     .arm = nic_arm,
     .disarm = nic_disarm,
     .counts = nic_counts,
+    .peer_process = nic_peer_process,
+    .process_is_stopped = nic_process_is_stopped,
 };

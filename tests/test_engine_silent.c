@@ -230,8 +230,74 @@ static void test_S11_a_peer_that_is_not_reached_may_live(void **state) {
     lone_close(w.lone);
 }
 
+/* ---- a session of a life that is over ---- */
+
+/* The wish ends while the peer's own attempt is answered, and the peer confirms that one late: the
+ * session comes up, and is ended on purpose. */
+static void test_S11_a_session_that_was_begun_in_another_life(void **state) {
+    struct world w = {0};
+    weir_engine_options limits = lone_limits();
+    weir_event event;
+    (void)state;
+    limits.connect_timeout_ns = TIMEOUT_NS;
+    w.lone = lone_open(&limits);
+    assert_int_equal(weir_peer_open(w.lone->engine, THERE, &w.peer), WEIR_OK);
+    weir_peer_connect(w.lone->engine, w.peer);
+    lone_run(w.lone);
+    w.conn = lone_dialled(w.lone, THERE);
+    lone_say_iam(w.lone, w.conn, 1, THERE);
+    lone_run(w.lone);
+    lone_pass(w.lone, 900 * MS); /* of the wish's second */
+    const struct wire_message *hello = lone_heard(w.lone, w.conn, WIRE_HELLO);
+    assert_non_null(hello);
+    lone_say(
+        w.lone, w.conn, 1,
+        &(struct wire_message){.type = WIRE_REFUSE, .echo = hello->epoch, .reason = WEIR_ESTALE});
+    lone_say_hello(w.lone, w.conn, 1, 5);
+    lone_run(w.lone);
+    const struct wire_message *ack = lone_heard(w.lone, w.conn, WIRE_HELLO_ACK);
+    assert_non_null(ack);
+    uint64_t ours = ack->epoch;
+    lone_pass(w.lone, 300 * MS); /* the wish ends: GONE, and a new life */
+    assert_true(lone_told(w.lone, WEIR_EVENT_GONE, &event));
+    lone_say_ready(w.lone, w.conn, 1, 5, ours);
+    lone_run(w.lone);
+    assert_true(lone_told(w.lone, WEIR_EVENT_UP, &event));
+    assert_true(lone_told(w.lone, WEIR_EVENT_DEGRADED, &event));
+    assert_int_equal(event.error, WEIR_EUNKNOWN); /* and not that the device failed */
+    assert_null(engine_verify(w.lone->engine));
+    lone_close(w.lone);
+}
+
+/* A session is up beside the one about which the peer is silent. It is ended on purpose, and held
+ * against nobody. */
+static void test_S11_a_session_that_ends_for_a_new_life_blames_nobody(void **state) {
+    struct world w;
+    weir_event event;
+    (void)state;
+    world_open(&w);
+    weir_transfer transfer = write_bytes(&w, LONG, 20 * MS);
+    await_question(&w, transfer);
+    lone_answer(w.lone, w.conn, 1, 2);
+    while (weir_event_take(w.lone->engine, &event) == WEIR_OK)
+        continue;
+    weir_transfer innocent = write_bytes(&w, LONG, 0);
+    lone_run(w.lone);
+    assert_int_equal(status_in_silence(&w, transfer), WEIR_EUNKNOWN);
+    lone_run(w.lone);
+    assert_true(lone_told(w.lone, WEIR_EVENT_DEGRADED, &event));
+    assert_int_equal(event.error, WEIR_EUNKNOWN);
+    const struct transfer *record = &w.lone->engine->transfers[handle_index(innocent.id)];
+    assert_int_equal(status_of(&w, innocent), WEIR_EINPROGRESS);
+    assert_int_equal(record->breaks + record->broke_last, 0);
+    assert_int_equal(lone_peer(w.lone, 1)->suspects, 0);
+    lone_close(w.lone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_S11_a_session_that_was_begun_in_another_life),
+        cmocka_unit_test(test_S11_a_session_that_ends_for_a_new_life_blames_nobody),
         cmocka_unit_test(test_S11_a_deadline_is_its_status_if_the_peer_is_through),
         cmocka_unit_test(test_S11_a_cancel_is_its_status_if_the_peer_is_through),
         cmocka_unit_test(test_S11_what_was_not_posted_needs_no_word),

@@ -289,6 +289,49 @@ static void test_H15_of_several_QP_sets_ones_own_is_read(void **state) {
     assert_int_equal(back.qps.qps[0].psn, 1);
 }
 
+/* A later engine may have more QPs on a device that is not ours, or longer blobs, and names that
+ * one first: it is as if it had none there. On ours that is an error. */
+static void test_H15_a_QP_set_of_a_later_engine(void **state) {
+    const struct wire_device own = device("shm", 2);
+    enum { QP_COUNT = 17, BLOB_LENGTH = 21 }; /* where they stand in a set of one QP */
+    static const struct {
+        uint8_t at, value;
+        size_t more;
+    } cases[] = {{QP_COUNT, WEIR_QPS_MAX + 1, 100},
+                 {QP_COUNT, 0, 0},
+                 {BLOB_LENGTH, WEIR_QP_BLOB_MAX + 1, 100}};
+    struct raw raw;
+    struct wire_message back;
+    uint8_t set[256], ours[256];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        size_t length = raw_set(set, 1, 0, cases[i].more);
+        set[cases[i].at] = cases[i].value;
+        for (int last = 0; last < 2; last++) {
+            raw_begin(&raw, 1, 2);
+            if (last)
+                raw_entry(&raw, 1, 1, "shm", 2, ours, raw_set(ours, 3, 0, 0), 0);
+            raw_entry(&raw, 1, 1, "later", 1, set, length, 0);
+            if (!last)
+                raw_entry(&raw, 1, 1, "shm", 2, ours, raw_set(ours, 3, 0, 0), 0);
+            assert_int_equal(raw_decode(&raw, &own, &back), WEIR_OK);
+            assert_int_equal(back.qps.qps[0].psn, 3);
+            assert_int_equal(back.devices.count, 1);
+            assert_string_equal(back.devices.entries[0].name, "later");
+        }
+        raw_begin(&raw, 1, 1);
+        raw_entry(&raw, 1, 1, "later", 1, set, length, 0);
+        assert_int_equal(raw_decode(&raw, &own, &back), WEIR_OK);
+        assert_int_equal(back.qps.qp_count, 0);
+        assert_int_equal(back.qps.pass, 7);
+        assert_int_equal(back.devices.count, 1);
+        raw_begin(&raw, 1, 1);
+        raw_entry(&raw, 1, 1, "shm", 1, set, length, 0);
+        assert_int_equal(raw_decode(&raw, &own, &back), WEIR_EINVAL);
+    }
+}
+
 static void test_H15_a_list_without_a_QP_set_has_nothing_in_common(void **state) {
     struct wire_qp_set ours = set_of("shm", 0xa);
     struct wire_agreed agreed;
@@ -313,10 +356,12 @@ static void test_H15_a_list_without_a_QP_set_has_nothing_in_common(void **state)
 
 /* ---- what is wrong ------------------------------------------------------- */
 
+/* By an engine on shm. */
 static void refused(struct raw *raw) {
+    const struct wire_device own = device("shm", 0);
     struct wire_message back;
 
-    assert_int_equal(raw_decode(raw, NULL, &back), WEIR_EINVAL);
+    assert_int_equal(raw_decode(raw, &own, &back), WEIR_EINVAL);
 }
 
 static void test_H13_a_list_that_cannot_be_is_refused(void **state) {
@@ -351,7 +396,7 @@ static void test_H13_a_list_that_cannot_be_is_refused(void **state) {
     put_uint(&raw.w, 0, 2);
     refused(&raw);
     raw_begin(&raw, 1, 1); /* a QP too few for what it says */
-    raw_entry(&raw, 1, 0, "x", 0, set, raw_set(set, 1, 0, 0) - 1, 0);
+    raw_entry(&raw, 1, 0, "shm", 0, set, raw_set(set, 1, 0, 0) - 1, 0);
     refused(&raw);
 }
 
@@ -495,6 +540,7 @@ int main(void) {
         cmocka_unit_test(test_H15_what_is_not_known_is_skipped),
         cmocka_unit_test(test_H15_a_later_version_of_the_list_is_read_likewise),
         cmocka_unit_test(test_H15_of_several_QP_sets_ones_own_is_read),
+        cmocka_unit_test(test_H15_a_QP_set_of_a_later_engine),
         cmocka_unit_test(test_H15_a_list_without_a_QP_set_has_nothing_in_common),
         cmocka_unit_test(test_H13_a_list_that_cannot_be_is_refused),
         cmocka_unit_test(test_H13_an_entry_of_another_length_is_refused),

@@ -264,10 +264,12 @@ static int rank_of(const struct wire_device *device, const struct wire_device *o
     return memcmp(device->fabric, own->fabric, sizeof(own->fabric)) == 0 ? 3 : 2;
 }
 
-/* set: NULL: sets are skipped. */
+/* set: NULL: sets are skipped. That of a device which is not ours need not be one as this version
+ * knows them: a later engine may have more QPs there. */
 static void get_devices(struct reader *r, const struct wire_device *own,
                         struct wire_devices *devices, struct wire_qp_set *set) {
     const uint64_t version = get_uint(r, 1), count = get_uint(r, 1);
+    struct reader best = {0};
     uint32_t chosen = 0;
     int rank = 0;
 
@@ -282,13 +284,18 @@ static void get_devices(struct reader *r, const struct wire_device *own,
             if (!entry.bad && set != NULL && set_bytes.left > 0 && rank_of(device, own) > rank) {
                 rank = rank_of(device, own);
                 chosen = devices->count - 1;
-                entry.bad = !get_qp_set(set_bytes, device, set);
+                best = set_bytes;
             }
         }
         r->bad |= entry.bad;
     }
     if (rank == 0 || r->bad)
         return;
+    if (!get_qp_set(best, &devices->entries[chosen], set)) {
+        *set = (struct wire_qp_set){.pass = set->pass, .life = set->life};
+        r->bad = rank > 1;
+        return;
+    }
     devices->count--;
     memmove(&devices->entries[chosen], &devices->entries[chosen + 1],
             (devices->count - chosen) * sizeof(devices->entries[0]));

@@ -53,6 +53,13 @@ void cause_own(weir_engine *engine, struct peer *peer, uint32_t number, int erro
     session_cause(peer, number, error, culprit);
 }
 
+/* The peer was silent about a session from before, or not reached in time: its application was told
+ * so, and all that was known of the peer is forgotten. */
+void cause_outlived(weir_engine *engine, struct peer *peer, uint32_t number) {
+    cause_own(engine, peer, number, WEIR_EUNKNOWN, NULL);
+    note_broken(engine, peer, number);
+}
+
 /* The remote says why it broke our session `epoch`. If that session degraded the peer, RECOVERED
  * will tell this reason, unless a transfer of ours was named as the culprit. Other errors than
  * those of a transfer that breaks its session are not believed. */

@@ -7,6 +7,8 @@
 
 void cause_own(weir_engine *engine, struct peer *peer, uint32_t number, int error,
                const struct transfer *culprit);
+/* The session is broken on purpose: it was begun in a life that is over. */
+void cause_outlived(weir_engine *engine, struct peer *peer, uint32_t number);
 /* The session's target did not answer. That it broke may be known already, and just not why. */
 void cause_unanswered(weir_engine *engine, struct peer *peer, uint32_t number);
 /* The remote says why it broke our session `epoch`. */

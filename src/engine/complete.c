@@ -235,7 +235,12 @@ static void recv_complete(weir_engine *engine, const struct weir_cqe *cqe) {
             drain_beacon(engine, qp);
         return;
     }
-    message(engine, qp, buffer, cqe);
+    if (qp->session != NONE) {
+        message(engine, qp, buffer, cqe);
+    } else { /* it has no peer that could have sent one */
+        engine->stats.completions_stale++;
+        recv_return(engine, qp, qp->life, buffer);
+    }
     drain_beacon(engine, qp);
 }
 

@@ -309,8 +309,9 @@ static void take_word(const weir_engine *engine, const struct peer *peer, weir_s
     }
 }
 
+/* A session that is ended as it comes up has none. */
 void diagnose_process(weir_engine *engine, struct peer *peer) {
-    if (engine->device_ops->peer_process == NULL)
+    if (engine->device_ops->peer_process == NULL || peer->live == NONE)
         return;
     const struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
     peer->process = qp->qp != NULL ? engine->device_ops->peer_process(qp->qp) : 0;

@@ -9,6 +9,7 @@
 #include "effects.h"
 
 #include "agenda.h"
+#include "cause.h"
 #include "conns.h"
 #include "diagnose.h"
 #include "dial.h"
@@ -52,7 +53,7 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t number) {
     take_place(engine, peer);
     peer->live = number;
     if (peer->sessions[number].life_ours != peer->life)
-        note_broken(engine, peer, number); /* talk_renew: it was begun before */
+        cause_outlived(engine, peer, number);
     peer->sessions[number].up = true;
     peer->sessions_up++;
     peer->up_ns = engine_clock(engine);

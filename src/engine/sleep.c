@@ -252,6 +252,7 @@ static bool sleep_on_ports(weir_engine *engine, uint64_t most_ns,
     bool served = has_served(engine);
     if (rc == WEIR_OK && served) {
         engine->device_ops->disarm(engine->device);
+        woken(engine);
         rc = WEIR_EAGAIN;
     }
     if (rc != WEIR_OK) {

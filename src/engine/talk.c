@@ -16,6 +16,7 @@
 #include "talk.h"
 
 #include "agenda.h"
+#include "cause.h"
 #include "direct.h"
 #include "inboxes.h"
 #include "lendings.h"
@@ -371,7 +372,7 @@ void talk_renew(weir_engine *engine, struct peer *peer) {
     engine->ports.env.ops->entropy(engine->ports.env.self, &peer->life, sizeof(peer->life));
     peer->life |= 1;
     if (peer->live != NONE)
-        note_broken(engine, peer, peer->live);
+        cause_outlived(engine, peer, peer->live);
     transfer_end_own(engine, peer);
     reset(engine, peer);
     transfer_unput(engine, peer);

@@ -39,22 +39,37 @@ uint64_t memlock_left_of(uint64_t limit, const char *status, const char *uid_map
     return pinned < limit ? limit - pinned : 0;
 }
 
+/* To its end, or as far as there is room. */
 static void read_text(const char *path, char *out, size_t size) {
+    size_t length = 0;
+    ssize_t got = 1;
     fork_hold();
     int fd = fork_own(open(path, O_RDONLY | O_CLOEXEC));
     fork_release();
-    ssize_t length = fd >= 0 ? read(fd, out, size - 1) : 0;
-    out[length > 0 ? length : 0] = '\0';
+    while (fd >= 0 && got > 0 && length < size - 1) {
+        got = read(fd, out + length, size - 1 - length);
+        length += got > 0 ? (size_t)got : 0;
+    }
+    out[length] = '\0';
     if (fd >= 0)
         fork_close(fd);
 }
 
+/* In front of what is wanted are the groups of the process, NGROUPS_MAX numbers of ten digits at
+ * most (proc_pid_status(5)). */
+enum { STATUS_BYTES = 65536 * 11 + 16384 };
+
 uint64_t memlock_left(void) {
-    char status[4096], uid_map[128];
+    char uid_map[128];
     struct rlimit limit;
-    if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0)
-        return UINT64_MAX;
-    read_text("/proc/self/status", status, sizeof status);
+    char *status = malloc(STATUS_BYTES);
+    if (status == NULL || getrlimit(RLIMIT_MEMLOCK, &limit) != 0) {
+        free(status);
+        return UINT64_MAX; /* nothing is known */
+    }
+    read_text("/proc/self/status", status, STATUS_BYTES);
     read_text("/proc/self/uid_map", uid_map, sizeof uid_map);
-    return memlock_left_of(limit.rlim_cur, status, uid_map);
+    uint64_t left = memlock_left_of(limit.rlim_cur, status, uid_map);
+    free(status);
+    return left;
 }

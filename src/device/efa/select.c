@@ -23,17 +23,16 @@
 /* Without FI_LOCAL_COMM the provider uses no memory of the host's between processes of one host: it
  * would never say that a process is gone. */
 
-static void set_hints(struct fi_info *hints, const struct fabric_names *names) {
+/* False: there is no memory. */
+static bool set_hints(struct fi_info *hints, const struct fabric_names *names) {
     hints->caps = FI_MSG | FI_RMA | FI_REMOTE_COMM;
     hints->mode = MODES;
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     hints->domain_attr->threading = FI_THREAD_SAFE;
-    hints->fabric_attr->prov_name = strdup(PROVIDER); /* freed with the hints */
-    if (names->domain[0] != '\0')
-        hints->domain_attr->name = strdup(names->domain);
-    if (names->fabric[0] != '\0')
-        hints->fabric_attr->name = strdup(names->fabric);
+    return fabric_hint(&hints->fabric_attr->prov_name, PROVIDER) &&
+           fabric_hint(&hints->domain_attr->name, names->domain) &&
+           fabric_hint(&hints->fabric_attr->name, names->fabric);
 }
 
 static int ask(const struct fabric_library *library, const struct fabric_names *names,
@@ -41,7 +40,10 @@ static int ask(const struct fabric_library *library, const struct fabric_names *
     struct fi_info *hints = library->dupinfo(NULL);
     if (hints == NULL)
         return -FI_ENOMEM;
-    set_hints(hints, names);
+    if (!set_hints(hints, names)) {
+        library->freeinfo(hints);
+        return -FI_ENOMEM;
+    }
     uint32_t version = library->version();
     int rc = library->getinfo(FI_VERSION_LT(version, API_VERSION) ? version : API_VERSION, NULL,
                               NULL, 0, hints, list_out);

@@ -37,6 +37,8 @@ struct fabric_library {
 
 /* NULL: it cannot be loaded; *why_out says why, in a line. Any thread. */
 const struct fabric_library *fabric_load(const char **why_out);
+/* A hint for getinfo, freed with the hints; "": none. False: there is no memory. */
+bool fabric_hint(char **hint_out, const char *name);
 /* An answer of libfabric's (negated errno), as a WEIR_E* code. */
 int fabric_error(long error);
 

@@ -14,6 +14,7 @@
 #include <rdma/fi_errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "fabric.h"
 #include "fork.h"
@@ -100,4 +101,9 @@ int fabric_error(long error) {
     default:
         return WEIR_EDEVICE;
     }
+}
+
+bool fabric_hint(char **hint_out, const char *name) {
+    *hint_out = name[0] != '\0' ? strdup(name) : NULL;
+    return name[0] == '\0' || *hint_out != NULL;
 }

@@ -22,6 +22,7 @@
 #include <rdma/fi_errno.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "bytes.h"
 #include "fabric.h"
@@ -179,9 +180,10 @@ static int add(struct fabric_memory *memory, struct fabric_region *region, struc
  * mincore(2): ENOMEM. */
 static bool is_mapped(uint64_t start, uint64_t length) {
     unsigned char pages[1024];
-    uint64_t step = sizeof pages * PAGES_BYTES, end = start + length;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), step = sizeof pages * page;
+    uint64_t end = start + length;
     bool mapped = true;
-    for (uint64_t at = start & ~(PAGES_BYTES - 1); mapped && at < end; at += step) {
+    for (uint64_t at = start & ~(page - 1); mapped && at < end; at += step) {
         uint64_t bytes = end - at < step ? end - at : step;
         mapped = mincore((void *)(uintptr_t)at, bytes, pages) == 0 || errno != ENOMEM;
     }

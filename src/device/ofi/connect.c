@@ -193,7 +193,6 @@ static int dial(struct weir_qp *qp) {
     rc = fi_connect(qp->ep, &to, &call, sizeof call);
     if (rc != 0)
         return rc == -FI_ENOMEM ? WEIR_ENOMEM : WEIR_EPEER;
-    inherit_note(qp);
     qp->link = OFI_LINK_DIALLED;
     qp->waits = false;
     set_due(qp, device_now(device) + DIAL_NS);
@@ -392,10 +391,12 @@ static void look_at_time(struct weir_device *device) {
 
 enum { EVENTS = 64 };
 
-void connect_look(struct weir_device *device) {
-    for (int i = 0; i < EVENTS && !device->lost && look_at_one(device); i++)
-        continue;
+bool connect_look(struct weir_device *device) {
+    int left = EVENTS;
+    while (left > 0 && !device->lost && look_at_one(device))
+        left--;
     if (device->connecting > 0)
         look_at_time(device);
     visitors_look(device);
+    return left > 0;
 }

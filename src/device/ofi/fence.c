@@ -26,9 +26,11 @@ static void ask(struct weir_qp *qp) {
                               .rma_iov_count = 1,
                               .context = ofi_context(qp, OFI_KIND_FENCE, 0)};
     ssize_t rc = fi_readmsg(qp->ep, &read, FI_COMPLETION);
-    if (rc == 0)
+    if (rc == 0) {
         qp->fence_sent = device->fence;
-    else if (rc != -FI_EAGAIN)
+        qp->fence_position = qp->head;
+        qp->fence_turn_ns = 0;
+    } else if (rc != -FI_EAGAIN)
         qp_note_failure(qp);
 }
 
@@ -58,11 +60,22 @@ bool fence_look(struct weir_device *device, uint64_t fence) {
     return over;
 }
 
-void fence_give_up(struct weir_device *device, uint64_t fence, uint64_t since_ns) {
+/* The question is withheld where all that was posted in front of it has completed, which it does in
+ * order. The answer may still be behind much that this side has to send for the peer's reads. */
+static bool is_withheld(struct weir_qp *qp, uint64_t since_ns) {
+    if (qp->fence_sent == qp->fence_done || (int32_t)(qp->seen - qp->fence_position) < 0)
+        return false;
+    if (qp->fence_turn_ns == 0)
+        qp->fence_turn_ns = device_now(qp->device);
+    return qp->fence_turn_ns < since_ns;
+}
+
+void fence_give_up(struct weir_device *device, uint64_t fence, uint64_t silent_ns,
+                   uint64_t withheld_ns) {
     for (uint32_t i = 0, seen = 0; seen < device->qp_count && i < OFI_QPS_MAX; i++) {
         struct weir_qp *qp = device->qps[i];
         seen += qp != NULL;
-        if (concerns(qp, fence) && qp->alive_ns < since_ns)
+        if (concerns(qp, fence) && (qp->alive_ns < silent_ns || is_withheld(qp, withheld_ns)))
             connect_lost(qp);
     }
     failures_see(device);

@@ -3,10 +3,11 @@
  * nor a program that is executed: a connection lives as long as a descriptor of it is open
  * anywhere, and a peer would write on to a process that is dead.
  *
- * libfabric does not say which socket an endpoint has. It is found by its addresses, which no other
- * socket of the host has, when it is connected; a listener by its own. Until then, and for the
- * pipes with which libfabric wakes itself, nothing is done: a child that has one keeps no peer
- * waiting. Owns nothing: a descriptor is its endpoint's. */
+ * libfabric does not say which socket an endpoint has. It is found by both of its addresses, which
+ * no other socket of the host has, when it is connected; a listener by its own. Until then nothing
+ * is done: a port that is dialled from may be another socket's, too (ip(7),
+ * IP_BIND_ADDRESS_NO_PORT). Nor is anything for the pipes with which libfabric wakes itself: a
+ * child that has one keeps no peer waiting. Owns nothing: a descriptor is its endpoint's. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -47,7 +48,6 @@ static bool is_end(int fd, const struct ends *ends) {
            same(&its.here, &ends->here) && same(&its.there, &ends->there);
 }
 
-/* Of any socket with this address of its own. */
 static bool is_here(int fd, const struct ends *ends) {
     struct ends its = {.here = {0}};
     int type = 0;
@@ -130,20 +130,20 @@ static int note(is_fn *is_it, const struct ends *ends, int next) {
     return fd >= 0 && inherit_note_fd(fd) ? fd : -1;
 }
 
-/* One that is not connected yet has an address of its own alone, and is looked for again. */
+/* One that is not connected yet is looked for when it is. */
 void inherit_note(struct weir_qp *qp) {
     struct ends ends = {.here = {0}};
     size_t here = sizeof ends.here, there = sizeof ends.there;
-    if (fi_getname(&qp->ep->fid, &ends.here, &here) != 0)
+    if (fi_getname(&qp->ep->fid, &ends.here, &here) != 0 ||
+        fi_getpeer(qp->ep, &ends.there, &there) != 0)
         return;
-    bool is_whole = fi_getpeer(qp->ep, &ends.there, &there) == 0;
-    if (qp->fd >= 0 && is_whole && is_end(qp->fd, &ends))
+    if (qp->fd >= 0 && is_end(qp->fd, &ends))
         return;
     int next = next_number(qp->device);
     fork_hold();
     if (qp->fd >= 0)
         fork_disown(qp->fd);
-    qp->fd = note(is_whole ? is_end : is_here, &ends, next);
+    qp->fd = note(is_end, &ends, next);
     fork_release();
 }
 
@@ -174,7 +174,9 @@ static bool tell_caller(int fd, void *context) {
 void inherit_callers(const struct sockaddr_storage *listener, void (*found)(int fd, void *context),
                      void *context) {
     struct callers callers = {.ends = {.here = *listener}, .found = found, .context = context};
+    fork_hold(); /* of the descriptor that it looks with */
     (void)each(tell_caller, &callers);
+    fork_release();
 }
 
 /* A child that has the connection all the same does not keep it up. */

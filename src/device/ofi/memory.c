@@ -13,6 +13,7 @@
 #define MAGIC_REGION 0x314d4f57u           /* "WOM1" */
 #define RELEASE_NS   UINT64_C(100000000)   /* that a call waits for peers */
 #define SILENCE_NS   UINT64_C(10000000000) /* then those that do not answer lose their sessions */
+#define WITHHELD_NS  UINT64_C(60000000000) /* likewise those that complete all but the question */
 #define LOOK_NS      50000
 
 int ofi_mr_register(struct weir_device *device, void *base, uint64_t length, uint32_t access,
@@ -41,11 +42,11 @@ static bool is_over(struct weir_device *device, const struct fabric_region *regi
         return true;
     device_lock(device);
     ofi_progress(device);
-    connect_look(device); /* all that are up are known then */
-    bool over = fence_look(device, region->fence);
+    bool all_known = connect_look(device); /* of the QPs that are up */
+    bool over = fence_look(device, region->fence) && all_known;
     uint64_t now = device_now(device);
     if (!over && now - region->since_ns > SILENCE_NS)
-        fence_give_up(device, region->fence, now - SILENCE_NS);
+        fence_give_up(device, region->fence, now - SILENCE_NS, now - WITHHELD_NS);
     if (ofi_has_news(device))
         ofi_wake(device);
     device_unlock(device);

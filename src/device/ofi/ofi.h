@@ -172,7 +172,10 @@ struct weir_qp {
     int fd; /* of the connection; -1: not known */
 
     uint64_t fence_sent, fence_done; /* see fence.c */
-    uint64_t alive_ns;               /* when it completed anything */
+    uint64_t fence_turn_ns;          /* all in front of the question was over by then; 0: is not */
+    uint32_t fence_position;         /* of the send behind the question */
+    uint64_t alive_ns;               /* when it completed anything that was posted */
+    bool spoilt;                     /* a completion told of a failure: later ones mean nothing */
 };
 
 /* A completion that was taken from the provider, and not by the caller yet. */
@@ -301,8 +304,8 @@ struct weir_qp *qp_of_context(const struct weir_device *device, uint64_t context
 int connect_open(struct weir_device *device); /* listens */
 void connect_close(struct weir_device *device);
 int ofi_qp_connect(struct weir_qp *qp, const struct weir_qp_path *path);
-/* Looks at what came of calls. */
-void connect_look(struct weir_device *device);
+/* Looks at what came of calls. False: there may be more to see. */
+bool connect_look(struct weir_device *device);
 /* A QP that is connecting ends so; CONNECTED is told. */
 void connect_end(struct weir_qp *qp, int result);
 /* The connection is no more, or is to be none: the QP fails, or does not come about. */
@@ -362,8 +365,10 @@ void ofi_tally(struct weir_device *device, struct weir_device_tally *out);
 uint64_t fence_begin(struct weir_device *device);
 /* Whether all QPs have reached it. QPs that were not asked yet are asked. */
 bool fence_look(struct weir_device *device, uint64_t fence);
-/* The QPs that have not answered, and completed nothing since then, fail. */
-void fence_give_up(struct weir_device *device, uint64_t fence, uint64_t since_ns);
+/* The QPs that have not answered fail, if they completed nothing since silent_ns, or all that was
+ * posted in front of the question was over by withheld_ns. */
+void fence_give_up(struct weir_device *device, uint64_t fence, uint64_t silent_ns,
+                   uint64_t withheld_ns);
 /* The read of a fence has completed. */
 void fence_answered(struct weir_qp *qp);
 

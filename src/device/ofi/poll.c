@@ -77,7 +77,7 @@ static bool reads_before(const struct weir_qp *qp, uint32_t covered) {
 
 /* A provider that does not complete in order is none that this device can have. */
 static void sent(struct weir_qp *qp, uint32_t position) {
-    if (qp->failing)
+    if (qp->failing || qp->spoilt)
         return; /* one that failed may be in front of it, and the provider goes on */
     uint32_t covered = ((position - qp->seen) & OFI_POSITION_MASK) + 1;
     if (covered > qp->head - qp->seen) {
@@ -102,6 +102,7 @@ static void received(struct weir_qp *qp, uint32_t position, const struct fi_cq_m
     if (qp->rq_seen == qp->rq_given || (qp->rq_seen & OFI_POSITION_MASK) != position ||
         entry->len > receive->length) {
         qp->device->nonsense++;
+        qp_note_failure(qp); /* those behind it would have no turn */
         return;
     }
     stash_put(qp->device, &(struct ofi_raw){.qp = qp,
@@ -118,15 +119,16 @@ static void take(struct weir_device *device, const struct fi_cq_msg_entry *entry
     struct weir_qp *qp = qp_of_context(device, context);
     if (qp == NULL)
         return; /* it is gone */
-    qp->alive_ns = device->alive_ns;
     switch (context >> OFI_KIND_SHIFT) {
     case OFI_KIND_SEND:
+        qp->alive_ns = device->alive_ns;
         sent(qp, position);
         break;
-    case OFI_KIND_RECV:
+    case OFI_KIND_RECV: /* whatever a peer says, it may take nothing */
         received(qp, position, entry);
         break;
     case OFI_KIND_FENCE:
+        qp->alive_ns = device->alive_ns;
         fence_answered(qp);
         break;
     default:
@@ -141,8 +143,10 @@ static void take_error(struct weir_device *device) {
     if (fi_cq_readerr(device->cq, &entry, 0) <= 0)
         return;
     struct weir_qp *qp = qp_of_context(device, (uint64_t)(uintptr_t)entry.op_context);
-    if (qp != NULL)
-        qp_note_failure(qp);
+    if (qp == NULL || qp->state != OFI_READY)
+        return; /* of a call that nobody took: take_back */
+    qp->spoilt = true;
+    qp_note_failure(qp);
 }
 
 /* One batch, or an error, which a batch ends in front of. Whether there may be more. */
@@ -226,7 +230,8 @@ static int take_stashed(struct weir_device *device, struct weir_cqe *cqes_out, i
  * sleeps. So the provider's are in ours from the first arm on, until nobody slept for a while. */
 enum { UNHEARD_POLLS = 1000 };
 
-/* Without room for that nobody sleeps (epoll_ctl(2): ENOMEM, ENOSPC). */
+/* Without room for that nobody sleeps (epoll_ctl(2): ENOMEM, ENOSPC). Those of a device that is
+ * lost may stay readable for good, and must wake nobody. */
 static void hear(struct weir_device *device, bool wanted) {
     bool adds = wanted;
     int fds[2] = {device->cq_fd, device->eq_fd};
@@ -361,8 +366,8 @@ static void fail_starved(struct weir_device *device) {
 int ofi_arm(struct weir_device *device) {
     int rc = -FI_EAGAIN;
     device_lock(device);
-    if (!device->is_heard)
-        hear(device, true);
+    if (device->is_heard == device->lost)
+        hear(device, !device->lost);
     device->heard_at = polls_now(device);
     for (int i = 0; rc != 0 && i < TRIES && !ofi_has_news(device); i++) {
         look(device);
@@ -371,7 +376,7 @@ int ofi_arm(struct weir_device *device) {
     }
     if (rc != 0 && !ofi_has_news(device))
         fail_starved(device);
-    bool news = ofi_has_news(device) || !device->is_heard;
+    bool news = ofi_has_news(device) || device->is_heard == device->lost;
     device_unlock(device);
     return news ? WEIR_EAGAIN : WEIR_OK;
 }

@@ -65,17 +65,15 @@ static int rank_of(const struct fi_info *info) {
 
 /* ---- asking libfabric ---- */
 
-static void set_hints(struct fi_info *hints, const struct fabric_names *names) {
+/* False: there is no memory. */
+static bool set_hints(struct fi_info *hints, const struct fabric_names *names) {
     hints->caps = FI_MSG | FI_RMA;
     hints->ep_attr->type = FI_EP_MSG;
     hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     hints->domain_attr->threading = FI_THREAD_SAFE;
     hints->tx_attr->msg_order = FI_ORDER_WAW | FI_ORDER_RAW | FI_ORDER_SAW | FI_ORDER_SAS;
-    /* freed with the hints */
-    if (names->provider[0] != '\0')
-        hints->fabric_attr->prov_name = strdup(names->provider);
-    if (names->domain[0] != '\0')
-        hints->domain_attr->name = strdup(names->domain);
+    return fabric_hint(&hints->fabric_attr->prov_name, names->provider) &&
+           fabric_hint(&hints->domain_attr->name, names->domain);
 }
 
 /* A negated errno of libfabric's. depth: of the send queue that is asked for; 0: its own. */
@@ -84,7 +82,10 @@ static int ask_depth(const struct fabric_library *library, const struct fabric_n
     struct fi_info *hints = library->dupinfo(NULL);
     if (hints == NULL)
         return -FI_ENOMEM;
-    set_hints(hints, names);
+    if (!set_hints(hints, names)) {
+        library->freeinfo(hints);
+        return -FI_ENOMEM;
+    }
     hints->tx_attr->size = hints->rx_attr->size = depth;
     const char *node = names->address[0] != '\0' ? names->address : NULL;
     int rc = library->getinfo(FABRIC_API_VERSION, node, NULL,
@@ -115,8 +116,10 @@ static bool is_here(const struct fi_info *info) {
 /* A provider that asks for more than this device does is not taken. Nor is a domain of another
  * name: providers may give what was not asked for. */
 static bool is_fit(const struct fi_info *info, const struct fabric_names *names) {
-    bool named = names->domain[0] == '\0' || strcmp(names->domain, info->domain_attr->name) == 0;
-    return named && info->mode == 0 && info->ep_attr->rx_ctx_cnt != FI_SHARED_CONTEXT &&
+    const char *domain = info->domain_attr->name;
+    bool named = names->domain[0] == '\0' || (domain != NULL && strcmp(names->domain, domain) == 0);
+    return named && domain != NULL && info->mode == 0 &&
+           info->ep_attr->rx_ctx_cnt != FI_SHARED_CONTEXT &&
            info->domain_attr->mr_key_size <= sizeof(uint64_t) &&
            rank_of(info) != OFI_ADDRESS_NONE && is_here(info);
 }

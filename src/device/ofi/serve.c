@@ -33,11 +33,14 @@ static uint64_t await_absence(const struct weir_device *device) {
     }
 }
 
-static void serve(struct weir_device *device, uint64_t polls) {
+/* False: the device is lost, and there is nothing more to serve. */
+static bool serve(struct weir_device *device, uint64_t polls) {
     device_lock(device);
     if (polls_now(device) == polls)
         ofi_serve(device);
+    bool lost = device->lost;
     device_unlock(device);
+    return !lost;
 }
 
 static void *server_run(void *argument) {
@@ -46,8 +49,8 @@ static void *server_run(void *argument) {
                               {.fd = device->cq_fd, .events = POLLIN},
                               {.fd = device->eq_fd, .events = POLLIN}};
     do {
-        serve(device, await_absence(device));
-        (void)poll(ready, 3, -1);
+        bool serves = serve(device, await_absence(device));
+        (void)poll(ready, serves ? 3 : 1, -1);
     } while (ready[0].revents == 0);
     return NULL;
 }

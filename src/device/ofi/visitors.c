@@ -72,14 +72,15 @@ static void see(int fd, void *context) {
         round->now[round->count++] = visitor;
 }
 
-/* Whether each connection of a QP is known by its descriptor: else one would be taken for a
- * visitor. */
+/* Whether each connection that came in for a QP is known by its descriptor: else one would be taken
+ * for a visitor. */
 static bool are_known(const struct weir_device *device) {
     bool known = true;
     for (uint32_t i = 0, seen = 0; known && seen < device->qp_count && i < OFI_QPS_MAX; i++) {
         const struct weir_qp *qp = device->qps[i];
         seen += qp != NULL;
-        known = qp == NULL || qp->ep == NULL || qp->fd >= 0;
+        known =
+            qp == NULL || qp->fd >= 0 || (qp->link != OFI_LINK_ACCEPTED && qp->link != OFI_LINK_UP);
     }
     return known;
 }
