@@ -23,9 +23,17 @@ trap end_all EXIT
 trap 'exit 1' HUP INT TERM
 export EFA_FAKE_CUT="$WORK/cut"
 
-# in_the_middle COMMAND...: while the bench goes on.
+# is_connected: whether the bench has a session, as it remembers.
+is_connected() {
+    "$weir" trace "$(pgrep -P "$benching")" 2>/dev/null | grep -q 'a session is up'
+}
+# in_the_middle COMMAND...: while the bench goes on, some time after it has a session.
 in_the_middle() {
-    sleep 1.5
+    until is_connected; do
+        kill -0 "$benching" 2>/dev/null || break
+        sleep 0.1
+    done
+    sleep 1
     kill -0 "$benching" 2>/dev/null || { why='it ended before its middle'; return 1; }
     "$@"
 }
