@@ -474,9 +474,11 @@ int engine_sleeping_open(weir_engine *engine) {
     engine->sleeping = sleeping;
     if ((engine->options.flags & WEIR_ENGINE_THREAD) == 0)
         return WEIR_OK;
-    if (thread_create(&sleeping->thread, NULL, thread_main, engine) != 0)
+    sleeping->thread_runs = true; /* the thread itself looks, from its begin on */
+    if (thread_create(&sleeping->thread, NULL, thread_main, engine) != 0) {
+        sleeping->thread_runs = false;
         return WEIR_ENOMEM;
-    sleeping->thread_runs = true;
+    }
     return WEIR_OK;
 }
 
