@@ -605,6 +605,7 @@ static void test_query_of_devices(void **state) {
         bool shm = strncmp(info.variable, "WEIR_SHM_", 9) == 0;
         bool ofi = strncmp(info.variable, "WEIR_OFI_", 9) == 0;
         bool efa = strncmp(info.variable, "WEIR_EFA_", 9) == 0;
+        bool provider = strcmp(info.variable, "WEIR_OFI_PROVIDER") == 0;
         shm_count += shm;
         efa_count += efa;
         ofi_count += ofi;
@@ -615,7 +616,7 @@ static void test_query_of_devices(void **state) {
                                                                         : WEIR_SETTING_DEFAULT);
         assert_int_equal(info.status, srq ? WEIR_EINVAL : WEIR_OK);
         assert_string_equal(info.note, srq ? "WEIR_VERBS_SRQ=2: not a number from 0 to 1" : "");
-        assert_string_equal(info.text, device ? "mlx5_0" : group ? "100" : "");
+        assert_string_equal(info.text, device ? "mlx5_0" : group ? "100" : provider ? "tcp" : "");
         assert_int_equal(info.value, timeout ? 20 : info.fallback);
     }
     assert_non_null(device_variable(0));
