@@ -147,9 +147,11 @@ static void release_ends(bool peer_speaks, bool peer_completes) {
     assert_int_equal(ops->mr_allocate(a.device, 4096, WEIR_ACCESS_ALL, &victim), 0);
     connect_to(&a, &b);
     assert_int_equal(begin(&b, &a), 0);
+    device_lock(a.device); /* the device's thread calls these, too */
     rma = *a.qp->ep->rma;
     rma.readmsg = swallow;
     a.qp->ep->rma = &rma;
+    device_unlock(a.device);
     for (int i = 0; rc == WEIR_EBUSY && i < 40; i++) {
         if (peer_speaks)
             say(&b);
@@ -183,7 +185,8 @@ static void test_S13_a_release_ends_without_the_answer(void **state) {
 
 static struct fi_ops_eq flood;
 static ssize_t (*read_eq)(struct fid_eq *, uint32_t *, void *, size_t, uint64_t);
-static enum { CALM, FLOODS, OVER } weather;
+enum { CALM, FLOODS, OVER };
+static _Atomic int weather;
 
 /* Behind a call there are events of strangers without end. A look that takes none lets the provider
  * run. */
@@ -203,29 +206,38 @@ static ssize_t read_flood(struct fid_eq *eq, uint32_t *event, void *bytes, size_
     return sizeof entry;
 }
 
+static int link_of(const struct side *side) {
+    device_lock(side->device);
+    int link = (int)side->qp->link;
+    device_unlock(side->device);
+    return link;
+}
+
 /* A QP may be up that is not known to be: no release is over before it is asked, too. */
 static void test_S13_a_release_waits_for_all_that_are_up(void **state) {
     struct side a, b;
     (void)state;
     side_open(&a, BYTES);
     side_open(&b, BYTES);
+    weather = CALM;
+    device_lock(a.device);
     flood = *a.device->eq->ops;
     read_eq = flood.read;
     flood.read = read_flood;
     a.device->eq->ops = &flood;
-    weather = CALM;
+    device_unlock(a.device);
     connect_to(&b, &a);
-    assert_int_equal(a.qp->link, OFI_LINK_ACCEPTED);
+    assert_int_equal(link_of(&a), OFI_LINK_ACCEPTED);
     assert_int_equal(ops->mr_release(a.device, &a.mr), WEIR_EBUSY);
     weather = OVER;
     assert_int_equal(begin(&a, &b), WEIR_EINPROGRESS);
-    for (int i = 0; a.qp->link != OFI_LINK_UP && i < PATIENCE; i++) {
+    for (int i = 0; link_of(&a) != OFI_LINK_UP && i < PATIENCE; i++) {
         struct weir_async event;
         (void)ops->events(a.device, &event, 1);
         (void)ops->events(b.device, &event, 1);
         rest();
     }
-    assert_int_equal(a.qp->link, OFI_LINK_UP);
+    assert_int_equal(link_of(&a), OFI_LINK_UP);
     side_close(&a); /* the release is over now */
     side_close(&b);
 }
@@ -250,9 +262,11 @@ static void test_W9_a_device_that_is_lost_lets_sleep(void **state) {
     assert_int_equal(begin(&b, &a), 0);
     (void)ops->arm(a.device); /* it hears the provider from now on */
     ops->disarm(a.device);
+    device_lock(a.device);
     broken = *a.device->cq->ops;
     broken.read = fail_read;
     a.device->cq->ops = &broken;
+    device_unlock(a.device);
     struct pollfd queue = {.fd = a.device->cq_fd, .events = POLLIN};
     for (int i = 0; poll(&queue, 1, 0) == 0 && i < PATIENCE; i++) {
         say(&b);
