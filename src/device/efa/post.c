@@ -110,8 +110,8 @@ static void refused_leave(struct weir_device *device, uint32_t wanted) {
     }
 }
 
-/* What a peer waits with, in the order in which it was posted, as far as the provider takes it. An
- * op is off the list before it is over: lists have the same links. */
+/* The refused ops of a peer go to the provider in the order in which they were posted, as far as it
+ * takes them. An op is off the list before it is over: lists have the same links. */
 static void give_refused(struct weir_device *device, struct efa_peer *peer, uint32_t *tries_io) {
     uint32_t tries = device->now_ns - peer->refused_ns < RECENT_NS ? TRIES : 1;
     while (peer->refused.first != EFA_NONE && tries > 0 && *tries_io > 0) {

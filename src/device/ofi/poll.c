@@ -230,8 +230,8 @@ static int take_stashed(struct weir_device *device, struct weir_cqe *cqes_out, i
  * sleeps. So the provider's are in ours from the first arm on, until nobody slept for a while. */
 enum { UNHEARD_POLLS = 1000 };
 
-/* Without room for that nobody sleeps (epoll_ctl(2): ENOMEM, ENOSPC). Those of a device that is
- * lost may stay readable for good, and must wake nobody. */
+/* Without room for that nobody sleeps (epoll_ctl(2): ENOMEM, ENOSPC). The provider's
+ * descriptors of a lost device may stay readable for good, and must wake nobody. */
 static void hear(struct weir_device *device, bool wanted) {
     bool adds = wanted;
     int fds[2] = {device->cq_fd, device->eq_fd};
