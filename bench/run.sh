@@ -17,5 +17,10 @@ sh "$(dirname "$0")/sendqueue.sh" "$build"
 say "a broken session, until all is done again"
 "$build/bench/recovery" --json "$out/recovery.json"
 
+if [ -f "$build/python/weir/_weir.abi3.so" ]; then
+    say "Python beside the same loops in C"
+    PYTHONPATH=$build/python python3 "$(dirname "$0")/python.py" --build "$build"
+fi
+
 say "the suite (some minutes)"
 "$weir" bench all --out "$out" --rounds "${ROUNDS:-3}" ${TRACE:+--trace "$TRACE"}

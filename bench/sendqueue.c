@@ -688,7 +688,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     make_queue_ops();
-    must(real->probe(&caps), "shm");
+    must(real->probe(NULL, &caps), "shm");
     json = path != NULL ? fopen(path, "w") : NULL;
     printf("%u rounds of %llu ms; medians, and the least and the most in brackets\n", rounds,
            (unsigned long long)(slice_ns / MS));

@@ -7,18 +7,19 @@
  *
  * The recipe, for the side whose peer died:
  *
- *   1. WEIR_EVENT_GONE, or a status of EPEER, says that this incarnation of the peer is gone. All
- *      transfers to it end with a status: nothing is under way any more, and nothing stays owed.
- *      Nobody else's transfers are touched.
- *   2. The peer handle stays good: it names the address. Whatever answers there next is the peer.
+ *   1. WEIR_EVENT_GONE, or a status of EPEER, says that this incarnation of the peer is gone.
+ *      All transfers to it end with a status: nothing is under way any more, and nothing stays
+ *      owed. Nobody else's transfers are touched.
+ *   2. The peer handle stays good: it names the address. Whatever answers there next is the
+ *      peer.
  *   3. Imported memory of the dead incarnation is ESTALE for ever: release each import, once.
- *   4. Say hello again. A notification connects; an address where nobody answers is dialled until
- *      connect_timeout_ns is over (ECONNECT), so say it again for as long as you want to wait. A
- *      peer that refuses says so at once (EREFUSED), and would say it again: give up, and say why.
- *   5. The answer brings a descriptor of the new incarnation's memory: import that.
- *   6. Send again what has no answer of the application. A status of OK says that the bytes were in
- *      the memory of a process that may be dead now: if the peer has to have kept them, it must
- *      answer, as the store does here. EPEER says nothing: they may have arrived, or not.
+ *   4. Open the memory's name again: that connects, and waits until the new incarnation has
+ *      published it. An address where nobody answers is dialled until connect_timeout_ns is over
+ *      (ECONNECT), so call again for as long as you want to wait. A peer that refuses says so at
+ *      once (EREFUSED), and would say it again: give up, and say why.
+ *   5. Send again what has no answer of the application. A status of OK says that the bytes were
+ *      in the memory of a process that may be dead now: if the peer has to have kept them, it
+ *      must answer, as the store does here. EPEER says nothing: they may have arrived, or not.
  *
  * The store needs none of this. A new incarnation of the writer would be another peer to it. */
 #include <stdio.h>
@@ -27,7 +28,8 @@
 #include <weir.h>
 
 enum { RECORD = 64, SLOTS = 16 };
-enum { HELLO, WELCOME, WRITTEN, KEPT }; /* tags of notifications; the payload is below */
+enum { WRITTEN, KEPT }; /* tags of notifications; the payload is the record's number */
+#define PATIENCE_NS UINT64_C(20000000000)
 
 static int fail(const char *what, int error) {
     fprintf(stderr, "comeback: %s: %s\n", what, weir_strerror(error));
@@ -37,22 +39,20 @@ static int fail(const char *what, int error) {
 /* Whether a transfer that ended so is worth another try: the peer died, or is not there yet. */
 static int passes(int status) {
     return status == WEIR_EPEER || status == WEIR_ECONNECT || status == WEIR_ESTALE ||
-           status == WEIR_EUNKNOWN;
+           status == WEIR_EUNKNOWN || status == WEIR_ENOTREADY;
 }
 
 /* A notification alone. Its end is not waited for: completions are taken and dropped. */
-static int say(weir_engine *engine, weir_peer to, uint64_t tag, const void *bytes, size_t length) {
+static void say_kept(weir_engine *engine, weir_peer to, const uint32_t *number) {
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
     options.flags = WEIR_TRANSFER_NOTIFY | WEIR_TRANSFER_QUEUE;
-    options.notify_tag = tag;
-    options.notify_payload = bytes;
-    options.notify_length = (uint32_t)length;
-    return weir_write(engine, to, NULL, 0, &options, NULL);
+    options.notify_tag = KEPT;
+    options.notify_payload = number;
+    options.notify_length = sizeof(*number);
+    (void)weir_write(engine, to, NULL, 0, &options, NULL);
 }
 
 static int store(weir_engine *engine) {
-    unsigned char descriptor[WEIR_DESCRIPTOR_MAX];
-    size_t length = sizeof(descriptor);
     weir_notification got;
     weir_completion done;
     weir_event event;
@@ -62,7 +62,7 @@ static int store(weir_engine *engine) {
     int rc =
         weir_memory_allocate(engine, SLOTS * RECORD, WEIR_ACCESS_REMOTE_WRITE, &memory, &records);
     if (rc == WEIR_OK)
-        rc = weir_memory_export(engine, memory, descriptor, &length);
+        rc = weir_memory_publish(engine, memory, "records");
     while (rc == WEIR_OK) {
         weir_engine_wait(engine, UINT64_MAX);
         while (weir_completion_take(engine, &done) == WEIR_OK)
@@ -70,14 +70,12 @@ static int store(weir_engine *engine) {
         while (weir_event_take(engine, &event) == WEIR_OK)
             continue;
         while (weir_notification_take(engine, &got) == WEIR_OK) {
-            if (got.tag == HELLO) {
-                say(engine, got.from, WELCOME, descriptor, length);
-            } else if (got.tag == WRITTEN && got.length == sizeof(number)) {
-                memcpy(&number, got.payload, sizeof(number));
-                printf("%.*s\n", RECORD, (char *)records + number % SLOTS * RECORD);
-                fflush(stdout); /* kept; now the writer may forget it */
-                say(engine, got.from, KEPT, &number, sizeof(number));
-            }
+            if (got.tag != WRITTEN || got.length != sizeof(number))
+                continue;
+            memcpy(&number, got.payload, sizeof(number));
+            printf("%.*s\n", RECORD, (char *)records + number % SLOTS * RECORD);
+            fflush(stdout); /* kept; now the writer may forget it */
+            say_kept(engine, got.from, &number);
         }
     }
     return fail("the store", rc);
@@ -90,9 +88,19 @@ struct writer {
     char *records;
     weir_remote remote; /* theirs; id 0: there is none */
     uint32_t kept;      /* records that the store has answered for */
-    int gone;           /* it was, since its last welcome */
-    int refused;        /* a status that another try would not mend; 0: none */
+    int gone;           /* it was, since its memory was opened */
 };
+
+/* Ends the program, and says why. The peer's description has the reason that it gave. */
+static void give_up(const struct writer *w, int error) {
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+    fail("the store", error);
+    if (weir_peer_query(w->engine, w->store, &info) == WEIR_OK && info.refusal == WEIR_EREFUSED)
+        fprintf(stderr, "comeback: the devices differ, or do not meet\n");
+    else if (info.refusal != WEIR_OK)
+        fprintf(stderr, "comeback: its reason: %s\n", weir_strerror(info.refusal));
+    exit(1);
+}
 
 /* Waits, and takes what came, until there is something to act on. */
 static void look(struct writer *w) {
@@ -104,51 +112,33 @@ static void look(struct writer *w) {
         w->gone |= event.type == WEIR_EVENT_GONE && event.peer.id == w->store.id;
     while (weir_completion_take(w->engine, &done) == WEIR_OK) {
         w->gone |= done.status != WEIR_OK;
-        if (done.status == WEIR_ECONNECT)
-            fprintf(stderr, "comeback: nobody answers there yet\n");
-        else if (done.status != WEIR_OK && !passes(done.status))
-            w->refused = done.status;
+        if (done.status != WEIR_OK && !passes(done.status))
+            give_up(w, done.status);
     }
     while (weir_notification_take(w->engine, &got) == WEIR_OK) {
-        if (got.tag == KEPT && got.length == sizeof(w->kept)) {
+        if (got.tag == KEPT && got.length == sizeof(w->kept))
             memcpy(&w->kept, got.payload, sizeof(w->kept));
-        } else if (got.tag == WELCOME) { /* 5 */
-            if (w->remote.id != 0)
-                weir_remote_release(w->engine, w->remote);
-            w->remote.id = 0;
-            w->gone = weir_memory_import(w->engine, w->store, got.payload, got.length,
-                                         &w->remote) != WEIR_OK;
-        }
     }
 }
 
-/* Ends the program, and says why. The peer's description has the reason that it gave. */
-static void give_up(const struct writer *w) {
-    weir_peer_info info = WEIR_PEER_INFO_INIT;
-    fail("the store", w->refused);
-    if (weir_peer_query(w->engine, w->store, &info) == WEIR_OK && info.refusal == WEIR_EREFUSED)
-        fprintf(stderr, "comeback: the devices differ, or do not meet\n");
-    else if (info.refusal != WEIR_OK)
-        fprintf(stderr, "comeback: its reason: %s\n", weir_strerror(info.refusal));
-    exit(1);
-}
-
-/* Until the store has said welcome: 3, 4, 5. */
+/* Until the store's memory is open: 3, 4. */
 static void meet(struct writer *w) {
-    if (w->remote.id != 0)
-        weir_remote_release(w->engine, w->remote);
+    int rc;
+    while (w->remote.id != 0 && weir_remote_release(w->engine, w->remote) == WEIR_EBUSY)
+        look(w);
     w->remote.id = 0;
-    while (w->remote.id == 0) {
-        w->gone = say(w->engine, w->store, HELLO, NULL, 0) != WEIR_OK;
-        do
-            look(w);
-        while (w->remote.id == 0 && !w->gone);
-        if (w->refused != WEIR_OK)
-            give_up(w);
+    while ((rc = weir_remote_open(w->engine, w->store, "records", PATIENCE_NS, &w->remote)) !=
+           WEIR_OK) {
+        if (!passes(rc))
+            give_up(w, rc);
+        fprintf(stderr, "comeback: nobody answers there yet\n");
+        weir_engine_wait(w->engine,
+                         100000000); /* EPEER: the engine has to hear of that death, too */
     }
+    w->gone = 0;
 }
 
-/* Until the store has answered for it: 6. */
+/* Until the store has answered for it: 5. */
 static void keep(struct writer *w, uint32_t number) {
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
     weir_segment segment = {.local = w->memory, .length = RECORD};
@@ -160,7 +150,7 @@ static void keep(struct writer *w, uint32_t number) {
     snprintf(w->records + segment.local_offset, RECORD, "record %lu", (unsigned long)number);
     while (w->kept != number) {
         segment.remote = w->remote;
-        w->gone = weir_write(w->engine, w->store, &segment, 1, &options, NULL) != WEIR_OK;
+        w->gone |= weir_write(w->engine, w->store, &segment, 1, &options, NULL) != WEIR_OK;
         while (w->kept != number && !w->gone)
             look(w);
         if (w->gone && w->kept != number)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages.c: how does a list of pages get across? A client wants pages of a server's at places of its
- * own: a list of (page there, page here), which is longer than a notification.
+/* pages.c: how does a list of pages get across? A client wants pages of a server's at places of
+ * its own: a list of (page there, page here), which is longer than a notification.
  *
  *     pages serve 127.0.0.1:7300
  *     pages get 127.0.0.1:7300
  *
  * The recipe:
  *
- *   1. The server has an inbox: memory of its own that clients may write. Each client gets a part
- *      of it, so that lists do not meet.
- *   2. The first notification of a client carries the descriptor of the memory that the pages shall
- *      come to; one fits into the payload. It is import, and hello, in one.
- *   3. The answer carries the descriptor of the inbox, and its tag says which part is the client's.
- *      When the client is GONE its part is free for the next one; while none is free, the answer
- *      says so.
+ *   1. The server has an inbox: memory of its own that clients may write. Each client gets a
+ *      part of it, so that lists do not meet.
+ *   2. The first notification of a client carries the descriptor of the memory that the pages
+ *      shall come to; one fits into the payload. It is import, and hello, in one.
+ *   3. The answer carries the descriptor of the inbox, and its tag says which part is the
+ *      client's. When the client is GONE its part is free for the next one; while none is free,
+ *      the answer says so.
  *   4. A list is written there, with a notification behind it that says how long it is: when it
  *      comes, the list is there.
  *   5. The server writes all pages of the list as one transfer of many segments, with a

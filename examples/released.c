@@ -1,29 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* released.c: my peer releases memory that I still write to. A lender lends a page to a writer, and
- * takes it back after every tenth record: by turns without a word, and after asking.
+/* released.c: my peer releases memory that I still write to. A lender lends a page to a writer,
+ * and takes it back after every tenth record: by turns without a word, and after asking.
  *
  *     released lend 127.0.0.1:7400
  *     released write 127.0.0.1:7400 COUNT
  *
  * The recipe, for the writer:
  *
- *   1. A transfer to memory that its owner has released ends with EREMOTE (EDEVICE on iWARP and
- *      ofi). Some of its bytes may have arrived before; its notification does not come. The import itself is
- *      not stale, so that each further transfer with it ends the same way.
- *   2. Each such transfer costs the session with that peer: DEGRADED, with EREMOTE and the id of
- * the transfer, then RECOVERED. All else that was under way is sent again by itself. There is
- *      nothing to do about these events.
- *   3. Use the import no more. Release it when the last transfer with it has ended: EBUSY before.
- *   4. Ask the owner's application for other memory, and import what it answers. ESTALE: that was
- *      released meanwhile, too, so ask again.
- *   5. Send again what the owner has not answered for. Success says that the bytes were in memory
- *      that may be released by now.
+ *   1. A transfer to memory that its owner has released is ESTALE on shm, where the device sees
+ *      that: the call fails, or the transfer ends so. Elsewhere the owner's device refuses it, and
+ *      it ends with EREMOTE (EDEVICE on iWARP and ofi). Some of its bytes may have arrived before;
+ *      its notification does not come.
+ *   2. One that was refused costs the session with that peer: DEGRADED, with EREMOTE and the id of
+ *      the transfer, then RECOVERED. All else that was under way is sent again by itself. There
+ *      is nothing to do about these events. ESTALE costs nothing.
+ *   3. Use the import no more. Release it when the last transfer with it has ended: EBUSY
+ *      before.
+ *   4. Ask the owner's application for other memory, and import what it answers. ESTALE: that
+ *      was released meanwhile, too, so ask again.
+ *   5. Send again what the owner has not answered for. Success says that the bytes were in
+ *      memory that may be released by now.
  *
  * For the owner:
  *
- *   6. weir_memory_release is 0 when nobody touches the memory any more: it can be used for other
- *      things at once. EINPROGRESS: a peer is stopped in the middle of an access; call it again.
- *   7. It is cheaper to ask first, to wait for the answer, and to release then: no session breaks.
+ *   6. weir_memory_release is 0 when nobody touches the memory any more: it can be used for
+ *      other things at once. EINPROGRESS: a peer is stopped in the middle of an access; call it
+ *      again.
+ *   7. It is cheaper to ask first, to wait for the answer, and to release then: no session
+ *      breaks.
  *   8. A write to a page that is gone is lost. Say so, and lend another one. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,14 +49,19 @@ static void must(const char *what, int rc) {
 }
 
 /* A segment, or none, and a notification behind it. The end comes as a completion. */
-static void send(weir_engine *engine, weir_peer to, const weir_segment *segment,
-                 uint64_t notify_tag, const void *payload, size_t length) {
+static int try_send(weir_engine *engine, weir_peer to, const weir_segment *segment,
+                    uint64_t notify_tag, const void *payload, size_t length) {
     weir_transfer_options options = WEIR_TRANSFER_OPTIONS_INIT;
     options.flags = WEIR_TRANSFER_NOTIFY | WEIR_TRANSFER_QUEUE;
     options.notify_tag = notify_tag;
     options.notify_payload = payload;
     options.notify_length = (uint32_t)length;
-    must("send", weir_write(engine, to, segment, segment != NULL, &options, NULL));
+    return weir_write(engine, to, segment, segment != NULL, &options, NULL);
+}
+
+static void send(weir_engine *engine, weir_peer to, uint64_t notify_tag, const void *payload,
+                 size_t length) {
+    must("send", try_send(engine, to, NULL, notify_tag, payload, length));
 }
 
 /* ---- the lender ---------------------------------------------------------- */
@@ -87,8 +96,7 @@ static void on_record(struct lender *l, const weir_notification *got) {
     uint32_t page, number = (uint32_t)got->tag;
     memcpy(&page, got->payload, sizeof(page));
     if (page != l->page) { /* 8 */
-        send(l->engine, got->from, NULL, tag(PAGE_LENT, l->page), l->descriptor,
-             l->descriptor_length);
+        send(l->engine, got->from, tag(PAGE_LENT, l->page), l->descriptor, l->descriptor_length);
         return;
     }
     printf("%.*s\n", RECORD, l->records + number % SLOTS * RECORD);
@@ -97,9 +105,9 @@ static void on_record(struct lender *l, const weir_notification *got) {
         if (l->kept / LEASE % 2 != 0)
             take_back(l); /* without a word */
         else
-            send(l->engine, got->from, NULL, tag(LEAVE, l->page), NULL, 0); /* 7 */
+            send(l->engine, got->from, tag(LEAVE, l->page), NULL, 0); /* 7 */
     }
-    send(l->engine, got->from, NULL, tag(KEPT, number), NULL, 0);
+    send(l->engine, got->from, tag(KEPT, number), NULL, 0);
 }
 
 static void serve(weir_engine *engine) {
@@ -121,8 +129,7 @@ static void serve(weir_engine *engine) {
             else if (kind == WRITTEN && got.length == sizeof(uint32_t))
                 on_record(&l, &got);
             else if (kind == HELLO)
-                send(engine, got.from, NULL, tag(PAGE_LENT, l.page), l.descriptor,
-                     l.descriptor_length);
+                send(engine, got.from, tag(PAGE_LENT, l.page), l.descriptor, l.descriptor_length);
         }
     }
 }
@@ -142,6 +149,16 @@ struct writer {
     uint32_t refusals, breaks;
 };
 
+/* A transfer, or the call that was to begin it. */
+static void ended(struct writer *w, int status) {
+    if (status == WEIR_ESTALE || status == WEIR_EREMOTE || status == WEIR_EDEVICE) { /* 1 */
+        w->gone = 1;
+        w->refusals++;
+    } else {
+        must("the lender", status);
+    }
+}
+
 /* Waits, and takes what came. */
 static void look(struct writer *w) {
     weir_notification got;
@@ -150,14 +167,8 @@ static void look(struct writer *w) {
     weir_engine_wait(w->engine, 1000000000);
     while (weir_event_take(w->engine, &event) == WEIR_OK)
         w->breaks += event.type == WEIR_EVENT_DEGRADED && event.error == WEIR_EREMOTE; /* 2 */
-    while (weir_completion_take(w->engine, &done) == WEIR_OK) {
-        if (done.status != WEIR_EREMOTE && done.status != WEIR_EDEVICE) {
-            must("the lender", done.status);
-        } else { /* 1 */
-            w->gone = 1;
-            w->refusals++;
-        }
-    }
+    while (weir_completion_take(w->engine, &done) == WEIR_OK)
+        ended(w, done.status);
     while (weir_notification_take(w->engine, &got) == WEIR_OK) {
         uint64_t kind = got.tag >> 32;
         if (kind == KEPT)
@@ -169,7 +180,7 @@ static void look(struct writer *w) {
         else if (kind == PAGE_LENT) {
             int rc = weir_memory_import(w->engine, w->lender, got.payload, got.length, &w->remote);
             if (rc == WEIR_ESTALE) /* 4 */
-                send(w->engine, w->lender, NULL, tag(HELLO, 0), NULL, 0);
+                send(w->engine, w->lender, tag(HELLO, 0), NULL, 0);
             else
                 must("import", rc);
             w->page = (uint32_t)got.tag;
@@ -184,10 +195,10 @@ static void change_page(struct writer *w) {
             look(w);
         w->remote.id = 0;
         if (!w->gone) /* 7 */
-            send(w->engine, w->lender, NULL, tag(LEFT, w->page), NULL, 0);
+            send(w->engine, w->lender, tag(LEFT, w->page), NULL, 0);
     }
     w->gone = w->leave = 0;
-    send(w->engine, w->lender, NULL, tag(HELLO, 0), NULL, 0);
+    send(w->engine, w->lender, tag(HELLO, 0), NULL, 0);
     while (w->remote.id == 0)
         look(w);
 }
@@ -204,7 +215,9 @@ static void keep(struct writer *w, uint32_t number) {
                                 .local_offset = offset,
                                 .remote_offset = offset,
                                 .length = RECORD};
-        send(w->engine, w->lender, &segment, tag(WRITTEN, number), &w->page, sizeof(w->page));
+        int rc = try_send(w->engine, w->lender, &segment, tag(WRITTEN, number), &w->page,
+                          sizeof(w->page));
+        ended(w, rc);
         while (w->kept != number && !w->gone)
             look(w);
     }

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* requests.c: requests and replies, as messages; and why does it wait? A client counts the bytes of
- * its texts at a server, and says what the library knows whenever it has to wait for long.
+/* requests.c: requests and replies, as messages; and why does it wait? A client counts the bytes
+ * of its texts at a server, and says what the library knows whenever it has to wait for long.
  *
  *     requests serve 127.0.0.1:7300
  *     requests ask 127.0.0.1:7300 1000
  *
  * The recipe:
  *
- *   1. Each side opens an inbox, and both know the numbers. Its options are the longest message and
- *      how many have room: nobody who sends ever finds out otherwise, for they wait.
+ *   1. Each side opens an inbox, and both know the numbers. Its options are the longest message
+ *      and how many have room: nobody who sends ever finds out otherwise, for they wait.
  *   2. A message comes with its sender: the server answers to that, with the request's tag, by
- * which the client knows what it is the answer to.
+ *      which the client knows what it is the answer to.
  *   3. A message that was taken is read where it lies, and given back; only then others have its
- * room. The server gives a request back when its reply has ended, so a client that takes no replies
- * gets no room for more requests, and a reply that it does not take in time is dropped: it holds up
- *      nobody else.
+ *      room. The server gives a request back when its reply has ended, so a client that takes no
+ *      replies gets no room for more requests, and a reply that it does not take in time is
+ *      dropped: it holds up nobody else.
  *   4. STALLED tells that work for a peer is outstanding and none of it completes, and
- *      weir_stall_text says why, in a sentence for the log. It is news, no error: RESUMED follows,
- *      or GONE. */
+ *      weir_stall_text says why, in a sentence for the log. It is news, no error: RESUMED
+ *      follows, or GONE. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,16 +7,17 @@
  *
  * The recipe:
  *
- *   1. Small records go by weir_message_send_many, some dozens in a call: one costs a fraction of a
- *      call then, and over a NIC they share doorbells. They are copied in the call. Handles of a
- * few calls are kept, and the oldest are waited for and released before the next call.
- *   2. A call may send fewer than it was asked to; the next one begins where it stopped. EAGAIN is
- *      no failure: some of what is under way has to end first.
- *   3. A picture is made in a loan. Where none is free, sleep until there is news, and ask again. A
- *      loan that could not be sent is returned.
+ *   1. Small records go by weir_message_send_many, some dozens in a call: one costs a fraction
+ *      of a call then, and over a NIC they share doorbells. They are copied in the call. Handles
+ *      of a few calls are kept, and the oldest are waited for and released before the next call.
+ *   2. A call may send fewer than it was asked to; the next one begins where it stopped. EAGAIN
+ *      is no failure: some of what is under way has to end first.
+ *   3. A picture is made in a loan. Where none is free, sleep until there is news, and ask
+ *      again. A loan that could not be sent is returned.
  *   4. WEIR_TRANSFER_QUEUE is for transfers that nobody wants to keep a handle of, like the
  *      pictures': what has ended comes from weir_completion_take.
- *   5. The taker gets several messages in a call, reads them where they lie, and gives them back.
+ *   5. The taker gets several messages in a call, reads them where they lie, and gives them
+ *      back.
  *   6. The last record says how many messages there are. Messages of two inboxes have no order
  *      among each other, and GONE may come before the last ones. */
 #include <inttypes.h>

@@ -84,7 +84,8 @@ WEIR_API const char *weir_version(void);
 #define WEIR_ERRORS(X)                                                                             \
     X(WEIR_EAGAIN, -1, WEIR_CLASS_RETRY, "a bounded queue or pool is full; try again")             \
     X(WEIR_EINPROGRESS, -2, WEIR_CLASS_RETRY, "not finished yet")                                  \
-    X(WEIR_ENOTREADY, -3, WEIR_CLASS_RETRY, "not connected yet, or the peer has no such inbox")    \
+    X(WEIR_ENOTREADY, -3, WEIR_CLASS_RETRY,                                                        \
+      "not connected yet, or the peer has no such inbox or name")                                  \
     X(WEIR_EINVAL, -10, WEIR_CLASS_TRANSFER, "invalid argument")                                   \
     X(WEIR_EBOUNDS, -11, WEIR_CLASS_TRANSFER, "segment outside its memory")                        \
     X(WEIR_EACCESS, -12, WEIR_CLASS_TRANSFER, "access right missing")                              \
@@ -110,7 +111,7 @@ WEIR_API const char *weir_version(void);
       "the engine or the peer handle was closed, or the engine is a parent process's")             \
     X(WEIR_EDEVICE, -34, WEIR_CLASS_ENDPOINT, "the device failed")                                 \
     X(WEIR_EADDRESS, -35, WEIR_CLASS_ENDPOINT,                                                     \
-      "the address cannot be parsed, resolved or bound, or is a wildcard or our own")              \
+      "the address cannot be parsed, resolved or bound, or is a wildcard")                         \
     X(WEIR_ENODEVICE, -36, WEIR_CLASS_ENDPOINT, "no such device here")                             \
     X(WEIR_EFULL, -37, WEIR_CLASS_ENDPOINT, "no room for another peer: QPs, peers_max; or inbox")  \
     X(WEIR_EDENIED, -38, WEIR_CLASS_ENDPOINT,                                                      \
@@ -164,6 +165,8 @@ typedef struct weir_inbox {
 #define WEIR_ADDRESS_MAX      288  /* bytes of a "host:port" with its terminator */
 #define WEIR_DESCRIPTOR_MAX   256  /* bytes of an exported memory descriptor */
 #define WEIR_NOTIFY_MAX       256  /* bytes of a notification's payload */
+#define WEIR_NAME_MAX         128  /* bytes of a published name with its terminator */
+#define WEIR_VALUE_MAX        192  /* bytes of a published value */
 #define WEIR_MESSAGE_COPY_MAX 192  /* bytes of a message that is copied when it is sent */
 #define WEIR_INBOXES_MAX      64   /* inboxes of an engine, with those that were closed and last */
 #define WEIR_LOANS_MAX        64   /* loans to one inbox of one peer at a time */
@@ -187,8 +190,13 @@ typedef struct weir_inbox {
 
 typedef struct weir_engine_options {
     size_t size;
-    const char *device; /* "shm" (default), "verbs", "efa", "ofi"; "auto": the first of verbs,
-                         * efa, ofi, shm that can be used */
+    /* "shm" (default), "verbs", "efa", "ofi"; "auto": the first of verbs, efa, ofi, shm that can be
+     * used. Behind a colon the NIC: "verbs:mlx5_0" or "verbs:mlx5_0/2" with its port; "efa:DOMAIN"
+     * or "efa:DOMAIN/FABRIC"; "ofi:eth0" or "ofi:eth0/10.0.0.1" with the address there;
+     * "shm:/run/weir", the directory where engines meet. It goes before the environment, of which
+     * the variables of these parts are not looked at then. Each engine of a process may have
+     * another one. */
+    const char *device;
     /* Where peers reach this engine: "host:port", "[v6]:port", port 0 for any free
      * one. NULL: 127.0.0.1:0. "none": no listener; peers then cannot open this
      * engine, but answer over the connections that it makes. */
@@ -248,6 +256,14 @@ typedef struct weir_engine_options {
     uint64_t watchdog_ns;         /* STALLED is told of a peer when work for it is outstanding, and
                                    * none of that has completed for so long; default 1 s;
                                    * WEIR_WATCHDOG_NONE: never */
+    /* The address at which peers reach this engine, where that is another than `listen` says: of an
+     * engine that listens at all addresses (0.0.0.0), or behind an address translation. "host",
+     * with the port at which it listens, or "host:port". weir_engine_address returns it, and peers
+     * are told it, if the host is numeric: nobody looks up names that others tell. It is not tried.
+     * NULL: none. */
+    const char *advertise;
+    uint32_t names_max; /* names published, and as many of peers' that are kept here;
+                         * default 4,096, at most 65,535 */
 } weir_engine_options;
 #define WEIR_ENGINE_OPTIONS_INIT WEIR_SIZED(weir_engine_options)
 
@@ -259,8 +275,9 @@ typedef struct weir_engine_options {
  * if that is set, and is the default if not: weir_setting_query lists them all. Blocks for
  * name resolution of `listen`. weir_open_explain tells the reason of an error. Errors: EINVAL (a
  * number out of range, in the options or in the environment; a flag; a device's own variable),
- * ENODEVICE, EADDRESS, EMFILE, ENOMEM, EMEMLOCK (the engine's own messages, which grow with
- * peers_max, qp_count and recv_credits, may not be registered), EDEVICE. */
+ * ENODEVICE, EADDRESS (of `listen`, or `advertise`), EMFILE, ENOMEM, EMEMLOCK (the engine's own
+ * messages, which grow with peers_max, qp_count and recv_credits, may not be registered), EDEVICE.
+ */
 WEIR_API int weir_engine_open(const weir_engine_options *options, weir_engine **engine_out);
 
 /* Says, in an English sentence without a full stop, why weir_engine_open with these options (NULL
@@ -311,12 +328,13 @@ WEIR_API int weir_engine_fd(const weir_engine *engine);
  * function, by another thread, say, or inside a submit). */
 WEIR_API int weir_engine_arm(weir_engine *engine, uint64_t *timeout_ns_out);
 
-/* Copies an address that peers can open, with its terminator: where the engine listens. If that is
+/* Copies an address that peers can open, with its terminator: `advertise` of the options with its
+ * port, or else where the engine listens. If that is
  * all addresses of this host (0.0.0.0 or [::]), one of them is named, as they were when the engine
  * was opened: the one that packets to the rest of the network leave with, or else that of an
  * interface that is up, or else the loopback's. A host in several networks has other addresses
- * that lead to the engine as well; an application whose peers need one of these tells them by its
- * own means. Errors: ETOOBIG (address_size too small, or no address_out), ENOTSUP (no
+ * that lead to the engine as well; an application whose peers need one of these names it in
+ * `advertise`. Errors: ETOOBIG (address_size too small, or no address_out), ENOTSUP (no
  * listener). */
 WEIR_API int weir_engine_address(const weir_engine *engine, char *address_out, size_t address_size);
 
@@ -400,6 +418,72 @@ WEIR_API int weir_remote_release(weir_engine *engine, weir_remote remote);
 WEIR_API int weir_remote_query(weir_engine *engine, weir_remote remote, uint64_t *length_out,
                                uint32_t *access_out);
 
+/* ---- names ------------------------------------------------------------- */
+
+/* An engine publishes memories and small values under names, and its peers look them up: no
+ * descriptor has to be carried. A name is text of 1 to WEIR_NAME_MAX - 1 bytes, and means nothing
+ * to weir. Peers hear of changes while there is a session: soon, in any order, and of several
+ * changes of one name perhaps of the last only. Names are for what lasts; for what comes and goes
+ * by the thousand in a second there are messages. Whoever reaches this engine's address can list
+ * its names, read its values, and use its memories with the rights that these were registered with.
+ */
+
+/* The name is of this memory from now on, whatever it was of before. A release of the memory that
+ * has begun withdraws its names. Errors: EINVAL (no name), ESTALE, EACCESS (registered with access
+ * 0), EAGAIN (names_max). */
+WEIR_API int weir_memory_publish(weir_engine *engine, weir_memory memory, const char *name);
+
+/* The name is of a copy of these bytes from now on, WEIR_VALUE_MAX at most; value may be NULL for
+ * none. The same bytes again are no change. Errors: EINVAL (no name), ETOOBIG, EAGAIN (names_max).
+ */
+WEIR_API int weir_value_publish(weir_engine *engine, const char *name, const void *value,
+                                size_t length);
+
+/* There is nothing of this name any more. The memory stays, and imports of it that were opened by
+ * the name are stale as soon as their engines hear of it. Errors: EINVAL, ESTALE (there was
+ * nothing). */
+WEIR_API int weir_name_withdraw(weir_engine *engine, const char *name);
+
+/* Asks the peer for the memory of this name, and imports it as weir_memory_import does. Connects,
+ * if there is no session. Blocks until there is an answer, and something of this name, or
+ * timeout_ns has passed (UINT64_MAX: no limit), and makes progress meanwhile; with 0 it does not
+ * wait, and WEIR_EVENT_NAME tells when to call again. Each call is another import. Once the name is
+ * of another memory, or of none, the import is stale: transfers with it are ESTALE, it is still to
+ * be released, WEIR_EVENT_NAME tells, and another call opens what the name is of then. Errors:
+ * EINVAL (no name), ENOTREADY (there is no answer yet, or nothing of this name), EACCESS (it is of
+ * a value), EAGAIN (names_max, all of them in use; the name became another one during each import;
+ * or as weir_memory_import), ESTALE (the peer handle); while it waits, why the peer was not reached
+ * or is gone: EPEER, ECONNECT, EREFUSED, EADDRESS, EUNREACH, EFULL, ECLOSED, EMFILE, ENOMEM; and of
+ * the import EPEER, EMFILE, ENOTSUP, EDENIED, ENOMEM, EDEVICE. */
+WEIR_API int weir_remote_open(weir_engine *engine, weir_peer peer, const char *name,
+                              uint64_t timeout_ns, weir_remote *remote_out);
+
+/* Likewise, of a value. *length: in, the size of the buffer; out, the bytes written, WEIR_VALUE_MAX
+ * at most. A value that was asked for is kept, and later calls answer at once with what this engine
+ * has heard last. Errors: EINVAL, ENOTREADY, EACCESS (it is of a memory), ETOOBIG (the buffer is
+ * too small), EAGAIN (names_max), ESTALE; why the peer was not reached or is gone: EPEER, ECONNECT,
+ * EREFUSED, EADDRESS, EUNREACH, EFULL, ECLOSED, EMFILE, ENOMEM. */
+WEIR_API int weir_peer_value(weir_engine *engine, weir_peer peer, const char *name,
+                             uint64_t timeout_ns, void *value_out, size_t *length);
+
+typedef enum weir_name_kind { WEIR_NAME_OF_MEMORY = 1, WEIR_NAME_OF_VALUE = 2 } weir_name_kind;
+typedef struct weir_name_info {
+    size_t size;
+    uint64_t length; /* bytes of the memory or value */
+    uint32_t kind;   /* weir_name_kind */
+    char name[WEIR_NAME_MAX];
+} weir_name_info;
+#define WEIR_NAME_INFO_INIT WEIR_SIZED(weir_name_info)
+/* The peer's names, one a call, in no order: *position is 0 for the first, and set for the next.
+ * One that is published or withdrawn meanwhile is told or not. Waits as weir_peer_value does.
+ * Errors: EINVAL (also past the last), ENOTREADY, EAGAIN, ESTALE; why the peer was not reached or
+ * is gone: EPEER, ECONNECT, EREFUSED, EADDRESS, EUNREACH, EFULL, ECLOSED, EMFILE, ENOMEM. */
+WEIR_API int weir_peer_name(weir_engine *engine, weir_peer peer, uint64_t *position,
+                            uint64_t timeout_ns, weir_name_info *info);
+
+/* A name as events tell it: never 0. 0: NULL, or no text that a name can be. */
+WEIR_API uint64_t weir_name_hash(const char *name);
+
 /* ---- peers ------------------------------------------------------------- */
 
 /* Names another engine by its address. Does not connect: the first transfer,
@@ -414,14 +498,28 @@ WEIR_API int weir_remote_query(weir_engine *engine, weir_remote remote, uint64_t
  * EINVAL (empty), EADDRESS (a wildcard, too), EAGAIN (peers_max). */
 WEIR_API int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out);
 
-/* Gives one reference back. The last one ends the peer's unfinished transfers
- * with ECLOSED, and the handle; memory that was imported of it is of no use any more, and still to
- * be released. The peer stays connected, for its own transfers to us, until it leaves or its place
- * is needed: then its transfers to us end with EPEER. Its notifications come under another handle
- * from then on, of which UP tells before the first, or when it is opened again while it is
- * connected. A first one that is found only after the peer's end brings UP and GONE. A peer that
- * connected by itself has no reference: opened and closed, it goes on with its handle, its memories
- * and its transfers, until it is GONE. Errors: ESTALE. */
+/* This engine itself, as a peer: transfers to its own memory, notifications and messages to its own
+ * application, with the statuses and in the order of those to any other peer. The processor copies
+ * them, in the calls that make progress; no device and no network has a part in it, so it works on
+ * every device, and without a listener. Descriptors of the engine itself are imported with this
+ * handle, which is the same each time, is good until the engine is closed, and is not to be closed;
+ * UP is told with the first of these calls. weir_peer_open of the address at which the engine
+ * listens gives the same handle, with a reference to give back; opened under another name that
+ * leads here, or as it is advertised, it becomes the same peer by WEIR_EVENT_SAME. Errors: EAGAIN
+ * (peers_max).
+ */
+WEIR_API int weir_peer_self(weir_engine *engine, weir_peer *peer_out);
+
+/* Gives one reference back. The last one ends the peer's unfinished transfers with ECLOSED, and
+ * the handle. Of those that the device has, as after weir_transfer_cancel, each ends when the
+ * device has given it back, or with EUNKNOWN after connect_timeout_ns. Memory that was imported of
+ * it is of no use any more, and still to be released. The peer stays connected, for its own
+ * transfers to us, until it leaves or its place is needed: then its transfers to us end with
+ * EPEER. Its notifications come under another handle from then on, of which UP tells before the
+ * first, or when it is opened again while it is connected. A first one that is found only after
+ * the peer's end brings UP and GONE. A peer that connected by itself has no reference: opened and
+ * closed, it goes on with its handle, its memories and its transfers, until it is GONE. Errors:
+ * ESTALE. */
 WEIR_API int weir_peer_close(weir_engine *engine, weir_peer peer);
 
 /* Starts connecting without a transfer. An address where nobody answers is dialled again
@@ -459,12 +557,13 @@ WEIR_API int weir_peer_query(weir_engine *engine, weir_peer peer, weir_peer_info
 
 /* Why there is no session with the peer, for a person: an English sentence without a full stop;
  * "": nothing is known, or there is one. Where the devices differ, or do not meet, it names both,
- * and one that both hosts could use, if there is any: that one may be probed for it, which blocks
- * for as long as weir_device_query. It says so, too, where the peer speaks another version of the
- * protocol. The peer of the last WEIR_EVENT_REFUSED with EREFUSED may be gone already. After a
- * weir_memory_import that was ENOTSUP it says why, until another peer is refused. A text that
- * is longer than text_size is cut; WEIR_REFUSAL_TEXT_MAX bytes hold any. Errors: EINVAL (text_size
- * is 0), ESTALE. */
+ * and one that both hosts could use, if there is any, whoever its users are: that one may be
+ * probed for it, which blocks for as long as weir_device_query. It says so, too, where the peer
+ * speaks another version of the protocol, where nobody listens at its address, or no engine has
+ * answered there. The peer of the last WEIR_EVENT_REFUSED with EREFUSED may be gone already. After
+ * a weir_memory_import that was ENOTSUP it says why, until another peer is refused. A text that is
+ * longer than text_size is cut; WEIR_REFUSAL_TEXT_MAX bytes hold any. Errors: EINVAL (text_size is
+ * 0), ESTALE. */
 WEIR_API int weir_refusal_text(weir_engine *engine, weir_peer peer, char *text_out,
                                size_t text_size);
 
@@ -556,15 +655,15 @@ typedef struct weir_transfer_options {
  * Errors: EBOUNDS, EACCESS, ESTALE (the handle of the peer or of a segment's memory, or
  * memory of an incarnation of the peer that is gone: weir_peer_query, weir_memory_query and
  * weir_remote_query tell the former; for the latter import what its successor exports, the
- * peer handle stays good), EINVAL
- * (also memory of another peer), ETOOBIG (more segments than segments_max, a payload over
+ * peer handle stays good; on shm also memory that the peer has released, which is seen here),
+ * EINVAL (also memory of another peer), ETOOBIG (more segments than segments_max, a payload over
  * WEIR_NOTIFY_MAX), EAGAIN (a pool is full; weir_engine_info counts which).
  * Statuses: ETIMEDOUT, ECANCELED, ECLOSED, ECONNECT, EUNREACH, EADDRESS, EREFUSED (weir_peer_query
  * says why), EFULL, ENOMEM and EMFILE (no session within connect_timeout_ns, for want of room
  * here), EPEER (the peer died or closed meanwhile), ESTALE (memory of an earlier incarnation of
- * it), EUNKNOWN, EREMOTE, ETOOBIG (the device found
- * it too long), EDEVICE (session after session broke under it), EINVAL (the device found fault
- * with local memory). */
+ * it; on shm also: which it has released, as was seen before the rest was begun), EUNKNOWN,
+ * EREMOTE, ETOOBIG (the device found it too long), EDEVICE (session after session broke under it),
+ * EINVAL (the device found fault with local memory). */
 WEIR_API int weir_write(weir_engine *engine, weir_peer peer, const weir_segment *segments,
                         size_t segment_count, const weir_transfer_options *options,
                         weir_transfer *transfer_out);
@@ -582,8 +681,9 @@ WEIR_API int weir_read(weir_engine *engine, weir_peer peer, const weir_segment *
 WEIR_API int weir_transfer_status(weir_engine *engine, weir_transfer transfer);
 
 /* Makes progress until the transfer is terminal or timeout_ns has passed; spins
- * shortly, then sleeps. Blocks. Returns the terminal status. Errors: EINPROGRESS (the time
- * passed: the transfer goes on), ESTALE. */
+ * shortly, then sleeps. Blocks. Of a transfer that is terminal already it does not, and one in 64
+ * such calls makes progress. Returns the terminal status. Errors: EINPROGRESS (the time passed: the
+ * transfer goes on), ESTALE. */
 WEIR_API int weir_transfer_wait(weir_engine *engine, weir_transfer transfer, uint64_t timeout_ns);
 
 /* Asks for an early end. The status becomes ECANCELED (or what it was already
@@ -599,6 +699,18 @@ WEIR_API int weir_transfer_cancel(weir_engine *engine, weir_transfer transfer);
 /* Gives the handle back, at any time. A transfer under way goes on, unobserved. Errors:
  * ESTALE. */
 WEIR_API int weir_transfer_release(weir_engine *engine, weir_transfer transfer);
+
+/* Makes progress, as weir_transfer_wait does, until all reads, writes and messages that were
+ * submitted to the peer before this call are terminal, with whatever status, or timeout_ns has
+ * passed (0: it looks, and does not sleep; UINT64_MAX: no limit). Handles that were released count,
+ * and those of WEIR_TRANSFER_QUEUE, whose completions can be taken then. A transfer that
+ * is submitted meanwhile, by any thread, is not waited for. Where nothing is under way it costs the
+ * look at a count, else one at each of transfers_max records at most. A loan that was not sent is
+ * not waited for. Blocks. Errors: EINPROGRESS (the time passed: all goes on), ESTALE (also when the
+ * handle is closed meanwhile). */
+WEIR_API int weir_peer_flush(weir_engine *engine, weir_peer peer, uint64_t timeout_ns);
+/* Likewise, of all peers together. Errors: EINPROGRESS. */
+WEIR_API int weir_engine_flush(weir_engine *engine, uint64_t timeout_ns);
 
 typedef enum weir_waiting_for {
     WEIR_WAITING_NOTHING = 0,     /* terminal */
@@ -871,9 +983,14 @@ typedef enum weir_event_type {
                              * follows, unless the handle is closed. Not told of a peer all of whose
                              * handles are closed, before other news of it. weir_stall_text says
                              * more */
-    WEIR_EVENT_RESUMED = 10 /* the peer's stall is over: something completed, or nothing is
-                             * outstanding any more. `value`: for how long nothing completed, in
-                             * nanoseconds */
+    WEIR_EVENT_RESUMED = 10, /* the peer's stall is over: something completed, or nothing is
+                              * outstanding any more. `value`: for how long nothing completed, in
+                              * nanoseconds */
+    WEIR_EVENT_NAME = 11     /* a name of the peer's that was asked for is there, or one that was
+                              * answered is of something else now, or of nothing. `value` is its
+                              * weir_name_hash. Told once: again when it has been asked for again.
+                              * With an error, and `value` 0: the peer was not reached for what
+                              * was asked, or is gone; nothing of it is asked until a call does */
 } weir_event_type;
 
 typedef struct weir_event {
@@ -1154,6 +1271,11 @@ typedef struct weir_device_info {
 #define WEIR_DEVICE_INFO_INIT WEIR_SIZED(weir_device_info)
 /* Describes the index-th device this library was built with. Errors: EINVAL (past the last). */
 WEIR_API int weir_device_query(size_t index, weir_device_info *info);
+/* Describes the device that weir_engine_open would take with these options (NULL for none): the NIC
+ * that they name, or the first that can be used, with "auto", and what an engine with their limits
+ * takes. `available` is EINVAL, with a note, also for a name of a NIC that cannot be read. Errors:
+ * EINVAL (the options' size), ENODEVICE (there is no such device in this library). */
+WEIR_API int weir_device_choose(const weir_engine_options *options, weir_device_info *info);
 
 #ifdef __cplusplus
 }

@@ -61,6 +61,14 @@ WEIR_API int weir_setting_query(const weir_engine_options *options, size_t index
  * weir_device_query says. Errors: EINVAL (past the last). */
 WEIR_API int weir_device_setting_query(size_t index, weir_setting_info *info);
 
+/* Describes the index-th setting of the device that the options name (NULL for none), by its
+ * variable, likewise. The parts of a NIC's name ("verbs:mlx5_0/1") are values of such settings, and
+ * have the source WEIR_SETTING_OPTION; their variables are not looked at then. Errors: EINVAL (past
+ * the last; the options' size; a name that cannot be read), ENODEVICE (there is no such device in
+ * this library). */
+WEIR_API int weir_engine_setting_query(const weir_engine_options *options, size_t index,
+                                       weir_setting_info *info);
+
 /* A variable of the environment whose name begins with WEIR_ and that this library does not
  * read: misspelled, perhaps. Of those of a device (WEIR_VERBS_*), it reads what a device that is
  * built in reads. */

@@ -78,6 +78,13 @@ stage valgrind build built --suite valgrind --setup valgrind
 stage_env='CC=clang' stage fuzz build-fuzz \
     "-Db_lto=false -Db_lundef=false -Dtests=disabled -Dfuzz=true -Db_sanitize=address,undefined" --suite fuzz
 
+# Debian's packages, installed on a system of their own.
+echo '==== packages'
+begin=$SECONDS
+bash scripts/check-packages.sh --no-summary
+logs+=(build/meson-logs/testlog-packages.json)
+echo "==== packages took $((SECONDS - begin)) s"
+
 echo '==== verbs'
 wait "$verbs"
 cat "$shown"

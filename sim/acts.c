@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* acts.c: the random acts of applications beside submitting: they cancel, release, wait, give
  * memory and peers back under traffic, stop; and what each of these calls may answer. */
+#include "directory.h"
 #include "doors.h"
 #include "nic.h"
+
+#include <string.h>
 
 /* A submit that must be refused, and must post nothing: if it posts all the same, the oracle sees
  * bytes that no transfer owns. */
@@ -103,7 +106,107 @@ static void act_early_release(struct sim_app *app) {
     }
 }
 
-/* Waits a little for one transfer, or for any news. */
+/* A flush that said that all is over: of what the node can still see, it is. A handle that was
+ * closed under a transfer is another peer's now. */
+static void judge_flush(struct sim_app *app, uint32_t to) {
+    for (uint32_t i = 0; i < app->held_count; i++) {
+        const struct sim_transfer *transfer = app_record(app, app->held[i]);
+
+        if ((to == SIM_RUN_NODES_MAX || (transfer->to == to && !transfer->peer_closed)) &&
+            weir_transfer_status(app->engine, transfer->handle) == WEIR_EINPROGRESS) {
+            sim_violation(app->run->world, "S20 n%u: flushed, and transfer %u is unfinished",
+                          app->node->index, transfer->number);
+        }
+    }
+}
+
+/* Flushes one peer, or all. */
+static void act_flush(struct sim_app *app, uint64_t timeout, uint32_t to) {
+    struct sim_world *world = app->run->world;
+    uint64_t began = world->now_ns;
+    bool all = to >= world->config.nodes || !app->peers[to].open;
+    int error;
+
+    app->node->may_sleep = true;
+    error = all ? weir_engine_flush(app->engine, timeout)
+                : weir_peer_flush(app->engine, app->peers[to].handle, timeout);
+    app->node->may_sleep = false;
+    sim_trace(world, "n%u flushes %s for %llu ns: %s", app->node->index, all ? "all" : "a peer",
+              (unsigned long long)(world->now_ns - began),
+              error == 0 ? "ok" : weir_error_name(error));
+    if (error == WEIR_EINPROGRESS && world->now_ns - began < timeout) {
+        sim_violation(world, "S20 n%u: a flush of %llu ns ends after %llu with work unfinished",
+                      app->node->index, (unsigned long long)timeout,
+                      (unsigned long long)(world->now_ns - began));
+    } else if (error == 0) {
+        judge_flush(app, all ? SIM_RUN_NODES_MAX : to);
+    } else if (error != WEIR_EINPROGRESS) {
+        sim_violation(world, "S20 n%u: flush: %s", app->node->index, weir_error_name(error));
+    }
+}
+
+/* Writes the first half of its own memory to the second, or reads it back, as its own peer: that is
+ * over when the call is, whatever becomes of others. */
+static void judge_own(struct sim_app *app, weir_peer self, weir_memory memory, weir_remote remote,
+                      bool read) {
+    struct sim_world *world = app->run->world;
+    weir_segment segment = {.local = memory, .remote = remote, .length = APP_OWN_BYTES};
+    weir_transfer transfer = {0};
+    int error;
+
+    *(read ? &segment.local_offset : &segment.remote_offset) = APP_OWN_BYTES;
+    for (uint32_t i = 0; i < APP_OWN_BYTES; i++) {
+        app->own[i] = (uint8_t)(world->now_ns + i);
+    }
+    error = (read ? weir_read : weir_write)(app->engine, self, &segment, 1, NULL, &transfer);
+    if (error == WEIR_EAGAIN) {
+        return; /* its transfers are all under way, to others */
+    }
+    if (error == 0) {
+        error = weir_transfer_status(app->engine, transfer);
+        (void)weir_transfer_release(app->engine, transfer);
+    }
+    sim_trace(world, "n%u %s itself: %s", app->node->index, read ? "reads" : "writes",
+              error == 0 ? "ok" : weir_error_name(error));
+    if (error != 0 || memcmp(app->own, app->own + APP_OWN_BYTES, APP_OWN_BYTES) != 0) {
+        sim_violation(world, "H16 n%u: it does not reach itself: %s", app->node->index,
+                      weir_error_name(error));
+    }
+}
+
+static void act_self(struct sim_app *app, bool read) {
+    uint8_t descriptor[WEIR_DESCRIPTOR_MAX];
+    size_t length = sizeof(descriptor);
+    weir_peer self = {0};
+    weir_memory memory = {0};
+    weir_remote remote = {0};
+    int error;
+
+    if (weir_peer_self(app->engine, &self) != 0 ||
+        weir_memory_register(app->engine, app->own, sizeof(app->own), WEIR_ACCESS_ALL, &memory) !=
+            0) {
+        return; /* no entry, no room, or a device that fails */
+    }
+    error = weir_memory_export(app->engine, memory, descriptor, &length);
+    if (error == 0) {
+        error = weir_memory_import(app->engine, self, descriptor, length, &remote);
+    }
+    if (error == 0) {
+        judge_own(app, self, memory, remote, read);
+        error = weir_remote_release(app->engine, remote);
+    }
+    if (error != 0 && error != WEIR_EAGAIN && error != WEIR_EDEVICE) {
+        sim_violation(app->run->world, "H16 n%u: its own memory: %s", app->node->index,
+                      weir_error_name(error));
+    }
+    error = weir_memory_release(app->engine, memory);
+    if (error != 0 && error != WEIR_EDEVICE && error != WEIR_EINPROGRESS) {
+        sim_violation(app->run->world, "H16 n%u: release of its own memory: %s", app->node->index,
+                      weir_error_name(error));
+    }
+}
+
+/* Waits a little for one transfer, or for any news, or for all that was submitted. */
 static void act_wait(struct sim_app *app) {
     struct sim_world *world = app->run->world;
     uint64_t timeout = sim_below(app_prng(app), 200000);
@@ -115,6 +218,15 @@ static void act_wait(struct sim_app *app) {
     if (app->held_count != 0 && sim_below(app_prng(app), 4) != 0) {
         number = app->held[sim_below(app_prng(app), app->held_count)];
         handle = app_record(app, number)->handle;
+    }
+    if (number == 0 && timeout % 8 == 6) {
+        act_self(app, timeout % 16 == 6);
+        return;
+    }
+    if (number == 0 && timeout % 2 == 1) {
+        act_flush(app, timeout % 4 == 1 ? 0 : timeout,
+                  (uint32_t)(timeout / 4 % (world->config.nodes + 1)));
+        return;
     }
     app->node->may_sleep = true;
     error = number != 0 ? weir_transfer_wait(app->engine, handle, timeout)
@@ -211,6 +323,7 @@ static void act_memory_release(struct sim_app *app) {
         sim_violation(world, "S13 memory in use by a transfer could be released");
     }
     oracle_region_released(app->run->oracle, app->node->index, index);
+    directory_region_gone(app, index);
     if (weir_memory_release(app->engine, region->memory) != WEIR_ESTALE) {
         sim_violation(world, "S12 memory could be released twice");
     }

@@ -44,6 +44,8 @@ struct sim_nic_config {
     bool nak_kills_target; /* a refused access moves the target's QP to ERR, too */
     bool import_maps;      /* an import looks at the memory, as a shared mapping does, */
     bool import_waits;     /* and may have to wait for its owner, or for what a mapping takes */
+    bool sees_release;     /* a post knows whether its memory over there was released, as where both
+                            * are processes of one host */
     bool qp_rings;         /* each QP has a completion ring of its own, polled in turn */
     bool recv_rings;       /* and one more for its receives: they may come after the flush of
                             * sends that were posted later, a beacon among them */
@@ -185,6 +187,7 @@ struct sim_workload_config {
     bool prompt; /* nobody waits for a pause before it is connected */
 
     bool mail;       /* messages are sent, too */
+    bool names;      /* names are published and looked up, too */
     uint32_t steady; /* of the nodes, the first so many never stop */
     uint32_t scale;  /* the run's own times are so many times as long; 0: once */
     /* Applications that are slow: 0 for one that does all at once. */

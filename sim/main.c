@@ -30,6 +30,7 @@ struct options {
     bool quiet;
     bool recovery;
     bool messages;
+    bool names;
 };
 
 struct totals {
@@ -45,7 +46,7 @@ static void usage(FILE *out) {
     const char *about;
 
     fputs("usage: weir-sim [--profile NAME] [--plant NAME] (--seed N [--trace] | --seeds A..B)\n"
-          "                [--messages] [--jobs N] [--keep-going] [--quiet]\n"
+          "                [--messages] [--names] [--jobs N] [--keep-going] [--quiet]\n"
           "       weir-sim --recovery [--profile NAME] (--seed N [--trace] | --seeds A..B)\n"
           "Runs weir engines in a simulated world. Exit status: 0 all properties held,\n"
           "1 one was broken, 2 wrong usage. --recovery: how long a broken session takes to be as\n"
@@ -77,19 +78,14 @@ static bool parse_seeds(const char *text, struct options *options) {
 }
 
 static bool parse_options(int argc, char **argv, struct options *options) {
-    static const struct option LONG[] = {{"seed", required_argument, NULL, 's'},
-                                         {"seeds", required_argument, NULL, 'S'},
-                                         {"profile", required_argument, NULL, 'p'},
-                                         {"plant", required_argument, NULL, 'P'},
-                                         {"planted", required_argument, NULL, 'P'},
-                                         {"jobs", required_argument, NULL, 'j'},
-                                         {"trace", no_argument, NULL, 't'},
-                                         {"keep-going", no_argument, NULL, 'k'},
-                                         {"quiet", no_argument, NULL, 'q'},
-                                         {"recovery", no_argument, NULL, 'r'},
-                                         {"messages", no_argument, NULL, 'm'},
-                                         {"help", no_argument, NULL, 'h'},
-                                         {NULL, 0, NULL, 0}};
+    static const struct option LONG[] = {
+        {"seed", required_argument, NULL, 's'},    {"seeds", required_argument, NULL, 'S'},
+        {"profile", required_argument, NULL, 'p'}, {"plant", required_argument, NULL, 'P'},
+        {"planted", required_argument, NULL, 'P'}, {"jobs", required_argument, NULL, 'j'},
+        {"trace", no_argument, NULL, 't'},         {"keep-going", no_argument, NULL, 'k'},
+        {"quiet", no_argument, NULL, 'q'},         {"recovery", no_argument, NULL, 'r'},
+        {"messages", no_argument, NULL, 'm'},      {"names", no_argument, NULL, 'n'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
     uint64_t jobs;
     char *end;
     int c;
@@ -127,6 +123,9 @@ static bool parse_options(int argc, char **argv, struct options *options) {
         case 'm':
             options->messages = true;
             break;
+        case 'n':
+            options->names = true;
+            break;
         case 'k':
             options->keep_going = true;
             break;
@@ -160,8 +159,9 @@ static void report(const struct options *options, uint64_t seed, const struct si
         return;
     }
     profile_print(config, stdout);
-    printf("  replay: weir-sim --profile %s%s%s%s --seed %llu --trace\n", options->profile,
-           options->messages ? " --messages" : "", options->plant != 0 ? " --plant " : "",
+    printf("  replay: weir-sim --profile %s%s%s%s%s --seed %llu --trace\n", options->profile,
+           options->messages ? " --messages" : "", options->names ? " --names" : "",
+           options->plant != 0 ? " --plant " : "",
            options->plant != 0 ? plant_name(options->plant) : "", (unsigned long long)seed);
     fflush(stdout);
 }
@@ -178,6 +178,7 @@ static void run_share(const struct options *options, unsigned job, struct totals
         if (options->messages) {
             profile_mail(seed, &config);
         }
+        config.work.names = options->names;
         sim_run(&config, seed, options->trace ? stdout : NULL, &result);
         totals->seeds++;
         totals->events += result.events;

@@ -401,13 +401,13 @@ static int control_dial(void *self, const char *address, uint64_t *conn_out) {
 static int control_listen(void *self, const char *address, char *actual_out, size_t actual_size) {
     struct sim_node *node = self;
 
-    const char *told = node->told[0] != '\0' ? node->told : node->address;
+    const char *actual = node->told[0] != '\0' ? "0.0.0.0:7000" : node->address;
 
     (void)address;
-    if (strlen(told) >= actual_size) {
+    if (strlen(actual) >= actual_size) {
         return WEIR_EADDRESS;
     }
-    memcpy(actual_out, told, strlen(told) + 1);
+    memcpy(actual_out, actual, strlen(actual) + 1);
     node->listening = true;
     return 0;
 }

@@ -3,7 +3,8 @@
  *
  * Owns what an ibv_context would: the objects of one process on one NIC. Faults are
  * drawn at the places where a device could have them, and their consequences follow
- * (E3). Queues are in nic_queue.c, packets in nic_wire.c. */
+ * (E3). Queues are in nic_queue.c, packets in nic_wire.c. This file is long because it has
+ * the whole table of a device. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -252,6 +253,8 @@ static int nic_mr_import(struct weir_device *nic, const uint8_t *blob, uint32_t 
     if (import == NULL) {
         return WEIR_ENOMEM;
     }
+    import->node = blob[1];
+    import->life = nic->world->nodes[blob[1]].life;
     if (mr != NULL && (mr->access & WEIR_MR_LENT) != 0) {
         import->pages = mr->pages;
         import->pages->refs++;
@@ -271,6 +274,25 @@ bool nic_import_resolve(const struct weir_device *nic, uint32_t key, uint64_t ra
     *key_out = nic->imports[index].remote_key;
     *raddr_out = raddr - ((uint64_t)key << 32) + ((uint64_t)*key_out << 32);
     return true;
+}
+
+/* Released by a process that lives: a dead one's memory is as it was. */
+bool nic_import_is_gone(const struct weir_device *nic, uint32_t key) {
+    uint32_t index = key & (NIC_MRS_MAX - 1);
+    const struct nic_import *import = &nic->imports[index];
+    const struct sim_node *there;
+
+    if (!nic->config->sees_release || key == 0 || index >= nic->import_count ||
+        import->key != key) {
+        return false;
+    }
+    there = &nic->world->nodes[import->node];
+    return there->nic != NULL && there->life == import->life &&
+           nic_mr_find(there->nic, import->remote_key) == NULL;
+}
+
+static bool nic_mr_is_gone(struct weir_device *nic, const struct weir_rmr *rmr) {
+    return nic_import_is_gone(nic, rmr->rkey);
 }
 
 static void nic_mr_forget(struct weir_device *nic, const struct weir_rmr *rmr) {
@@ -606,8 +628,8 @@ static void caps_fill(const struct sim_nic_config *config, struct weir_device_ca
     };
 }
 
-static int nic_probe(struct weir_device_caps *caps_out) {
-    (void)caps_out;
+static int nic_probe(const struct weir_device_wishes *wishes, struct weir_device_caps *caps_out) {
+    (void)wishes, (void)caps_out;
     return WEIR_ENODEVICE; /* there is none outside a world */
 }
 
@@ -774,6 +796,7 @@ const struct weir_device_ops SIM_NIC_OPS = {
     .mr_export = nic_mr_export,
     .mr_import = nic_mr_import,
     .mr_forget = nic_mr_forget,
+    .mr_is_gone = nic_mr_is_gone,
     .import_address = nic_import_address,
     .qp_create = nic_qp_create,
     .qp_connect = nic_qp_connect,

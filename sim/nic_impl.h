@@ -38,6 +38,7 @@ struct nic_mr {
 struct nic_import {
     uint32_t key; /* 0: free */
     uint32_t remote_key;
+    uint32_t node, life;     /* whose memory it is */
     struct nic_pages *pages; /* of memory that is lent; NULL */
 };
 
@@ -171,6 +172,8 @@ uint8_t *nic_mr_target(struct weir_device *nic, uint32_t key, uint64_t raddr, ui
                        uint32_t access);
 
 /* From an address of an import to what the packet carries. False: forgotten. */
+/* Whether its owner released the memory, as the device of `nic` sees it: sees_release. */
+bool nic_import_is_gone(const struct weir_device *nic, uint32_t key);
 bool nic_import_resolve(const struct weir_device *nic, uint32_t key, uint64_t raddr,
                         uint32_t *key_out, uint64_t *raddr_out);
 

@@ -697,6 +697,10 @@ int nic_post_send(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
         int refused = wr_check(qp, &wrs[i], i == 0);
 
         bytes += wrs[i].length;
+        if (refused == 0 && qp->state == SIM_QP_RTS && wrs[i].opcode != WEIR_OP_SEND &&
+            wrs[i].length != 0 && nic_import_is_gone(nic, wrs[i].rkey)) {
+            refused = WEIR_ESTALE;
+        }
         if (refused == 0 && i != 0 && bytes > nic->config->post_bytes_max) {
             refused = WEIR_EAGAIN;
         }

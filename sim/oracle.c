@@ -358,8 +358,8 @@ static bool status_allowed(const struct sim_oracle *oracle, const struct sim_tra
         /* Cut off for the connect time-out, the target could not say what had arrived. */
         return (transfer->once && breaks) || oracle->lives_ended || config->work.peer_close != 0 ||
                config->work.cut_control != 0 || absent || deaf || lack || claimed(oracle, transfer);
-    case WEIR_ESTALE: /* it waited for a peer that turned out to be another life */
-        return oracle->lives_ended;
+    case WEIR_ESTALE: /* it waited for a peer that turned out to be another life, or was seen */
+        return oracle->lives_ended || (nic->sees_release && transfer->memory_released);
     case WEIR_ECONNECT:
     case WEIR_EUNREACH:
         return net || device || cut || oracle->lives_ended || absent || claimed(oracle, transfer) ||

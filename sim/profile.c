@@ -174,6 +174,19 @@ static void habits(uint64_t seed, struct sim_config *config) {
     }
 }
 
+/* Devices that see what their peers released. From a stream of its own, too. */
+static void seeing(uint64_t seed, struct sim_config *config) {
+    struct sim_prng prng;
+
+    sim_prng_seed(&prng, seed ^ UINT64_C(0x5ee5));
+    if (sim_below(&prng, 3) != 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < config->nodes; i++) {
+        config->nic[i].sees_release = sim_below(&prng, 4) != 0;
+    }
+}
+
 /* The settings of engines, from a stream of its own, too. */
 static void tuned(uint64_t seed, struct sim_config *config) {
     struct sim_prng prng;
@@ -695,6 +708,7 @@ bool profile_fill(const char *profile, uint64_t seed, struct sim_config *config_
         tuned(seed, config_out);
         stills(seed, config_out);
         unequal(seed, config_out);
+        seeing(seed, config_out);
         second_names(seed, config_out);
         PROFILES[i].fill(&prng, config_out);
         slow_connects(seed, config_out);
@@ -793,6 +807,7 @@ static void print_nic(const struct sim_config *config, uint32_t node, FILE *out)
     PRINT(out, nic, qps_max);
     PRINT(out, nic, connect_ns_max);
     PRINT(out, nic, no_blame);
+    PRINT(out, nic, sees_release);
     PRINT(out, nic, buffers);
     PRINT(out, nic, mute_errors);
     PRINT(out, nic, news_first);

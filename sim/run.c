@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "directory.h"
 #include "doors.h"
 #include "engine.h"
 #include "mail.h"
@@ -434,6 +435,16 @@ static bool holds_pending(const struct sim_run *run) {
     return false;
 }
 
+/* Nothing is under way, also of transfers that nobody observes. */
+static void judge_flushed(struct sim_run *run, uint32_t node) {
+    int error = weir_engine_flush(run->apps[node].engine, 0);
+
+    if (error != 0) {
+        sim_violation(run->world, "S20 n%u: quiet, and not flushed: %s", node,
+                      weir_error_name(error));
+    }
+}
+
 /* A peer without a connection is sent an empty write each eighth of a connect time-out. The slot of
  * one that is under way comes back before the next is due; one that is lost does not. */
 static void await_signs_of_life(struct sim_run *run) {
@@ -520,6 +531,24 @@ static void handle_all(struct sim_run *run) {
     }
 }
 
+/* Each node hears in the end what the others have published. */
+static void await_names(struct sim_run *run) {
+    uint64_t until = run->world->now_ns + 2 * heal_bound(run->world);
+    uint32_t unsettled = 1;
+
+    while (run->directory != NULL && unsettled > 0 && !run_over(run)) {
+        bool last = run->world->now_ns >= until;
+
+        unsettled = 0;
+        for (uint32_t i = 0; i < run->world->config.nodes; i++) {
+            unsettled += directory_unsettled(&run->apps[i], last);
+        }
+        if (unsettled > 0) {
+            run_slice(run, scaled(run->world, RUN_QUIET_NS));
+        }
+    }
+}
+
 static void phase_quiet(struct sim_run *run) {
     uint64_t until;
 
@@ -527,6 +556,7 @@ static void phase_quiet(struct sim_run *run) {
         app_release_finished(&run->apps[i]);
     }
     handle_all(run);
+    await_names(run);
     until = run->world->now_ns + heal_bound(run->world);
     for (uint32_t i = 0; i < quiet_rounds(run); i++) {
         run_slice(run, scaled(run->world, RUN_QUIET_NS));
@@ -543,6 +573,7 @@ static void phase_quiet(struct sim_run *run) {
             break;
         }
         judge_slots(run, i);
+        judge_flushed(run, i);
         judge_qps(run, i);
         judge_pairs(run, i);
         if (sim_below(&run->world->prng, 2) == 0) { /* or weir_engine_close has to do it */
@@ -577,7 +608,9 @@ void sim_run(const struct sim_config *config, uint64_t seed, FILE *trace,
     run.world = sim_world_open(config, seed, trace);
     run.oracle = run.world == NULL ? NULL : oracle_open(run.world);
     run.mail = config->work.mail ? mail_open(&run) : NULL;
-    if (run.oracle == NULL || (config->work.mail && run.mail == NULL)) {
+    run.directory = config->work.names ? directory_open(&run) : NULL;
+    if (run.oracle == NULL || (config->work.mail && run.mail == NULL) ||
+        (config->work.names && run.directory == NULL)) {
         snprintf(result_out->violation, sizeof(result_out->violation), "out of memory");
         return;
     }
@@ -599,6 +632,7 @@ void sim_run(const struct sim_config *config, uint64_t seed, FILE *trace,
     result_out->notifications = run.oracle->notifications;
     memcpy(result_out->violation, run.world->violation, sizeof(result_out->violation));
     mail_close(run.mail);
+    directory_close(run.directory);
     oracle_close(run.oracle);
     sim_world_close(run.world);
 }

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "directory.h"
 #include "doors.h"
 #include "engine.h"
 #include "inboxes.h"
@@ -454,6 +455,7 @@ static void take_events(struct sim_app *app) {
         oracle_stalls_event(app->run->oracle, app->node->index,
                             app->run->mail == NULL ? node_of(app, event.peer) : UINT32_MAX, &event);
         mail_event(app, &event);
+        directory_event(app, &event);
         for (uint32_t i = 0; event.type == WEIR_EVENT_GONE && i < SIM_RUN_NODES_MAX; i++) {
             app->peers[i].gone |= app->peers[i].open && app->peers[i].handle.id == event.peer.id;
         }
@@ -598,6 +600,7 @@ static void app_act_some(struct sim_app *app) {
          i--) {
         app_act(app);
         mail_act(app);
+        directory_act(app);
     }
     app->act_at_ns = world->now_ns + 1 + sim_below(app_prng(app), world->config.work.think_ns_max);
     if (world->config.work.rest_ns_max != 0 && sim_below(app_prng(app), 32) == 0) {
@@ -689,11 +692,15 @@ static weir_engine_options options_of(const struct sim_app *app) {
     weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
 
     options.listen = app->node->address;
+    /* Who tells another address than its own listens at a wildcard. */
+    if (app->node->told[0] != '\0' && strncmp(app->node->told, "0.0.0.0:", 8) != 0)
+        options.advertise = app->node->told;
     options.transfers_max = config->transfers_max;
     options.segments_max = config->segments_max;
     options.peers_max = 8;
     options.memories_max = 8;
     options.remotes_max = 32;
+    options.names_max = 64;
     options.qp_count = config->qp_count[node];
     options.sq_depth = config->sq_depth[node];
     options.chain_max = config->chain_max;
@@ -749,6 +756,7 @@ bool app_start(struct sim_app *app) {
         sim_node_shutdown(node);
         return false;
     }
+    directory_start(app);
     for (uint32_t r = 0; r < SIM_REGIONS; r++) {
         (void)app_region_register(app, r);
     }

@@ -34,6 +34,8 @@ struct app_name {
 };
 
 /* The application of one node; app_start begins each life of it. */
+enum { APP_OWN_BYTES = 64 };
+
 struct sim_app {
     struct sim_run *run;
     struct sim_node *node;
@@ -44,9 +46,10 @@ struct sim_app {
     struct app_name names[2 * SIM_RUN_NODES_MAX];
     uint64_t told[APP_TOLD_MAX]; /* the last handles that events told of, or that were opened */
     uint32_t told_count;
-    bool events_lost;            /* that may have told of others */
-    uint64_t untold;             /* a handle of which an event has to tell; 0: none */
-    uint32_t held[APP_HELD_MAX]; /* records whose handle we hold, or that are queued */
+    bool events_lost;               /* that may have told of others */
+    uint64_t untold;                /* a handle of which an event has to tell; 0: none */
+    uint8_t own[2 * APP_OWN_BYTES]; /* memory that the node writes to by itself */
+    uint32_t held[APP_HELD_MAX];    /* records whose handle we hold, or that are queued */
     uint32_t held_count;
     uint64_t act_at_ns;
     uint64_t take_at_ns; /* no notification is taken before */
@@ -70,11 +73,13 @@ struct sim_stranger {
     uint32_t heard;
 };
 
-struct sim_mail; /* mail.h */
+struct sim_mail;      /* mail.h */
+struct sim_directory; /* directory.h */
 
 struct sim_run {
     struct sim_world *world;
-    struct sim_mail *mail; /* NULL: no messages are sent */
+    struct sim_mail *mail;           /* NULL: no messages are sent */
+    struct sim_directory *directory; /* NULL: nothing is published */
     struct sim_oracle *oracle;
     struct sim_app apps[SIM_RUN_NODES_MAX];
     uint32_t submits_left;

@@ -13,6 +13,7 @@ weir_engine_options side_options(void) {
     options.segments_max = 16384;
     options.peers_max = 4;
     options.memories_max = 16;
+    options.names_max = 256;
     options.remotes_max = 16;
     options.sq_depth = 64;
     options.notifications_max = 64;

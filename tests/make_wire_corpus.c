@@ -158,6 +158,15 @@ static void save_words(const struct wire_descriptor *descriptor) {
         {.kind = WORD_CLOSED, .inbox = 7},
         {.kind = WORD_NOW, .inbox = 7, .number = 9},
         {.kind = WORD_FULL, .inbox = 7, .number = 9},
+        {.kind = WORD_LOOKUP, .named = {.length = 4, .bytes = "name"}},
+        {.kind = WORD_LIST, .named = {.place = 5}},
+        {.kind = WORD_NAMED, .memory = {.version = 6, .memory = memory}},
+        {.kind = WORD_VALUE, .named = {.version = 6, .length = 5, .bytes = "value"}},
+        {.kind = WORD_NOTHING},
+        {.kind = WORD_LISTED,
+         .named = {.place = 6, .size = 5, .kind = NAME_VALUE, .length = 4, .bytes = "name"}},
+        {.kind = WORD_LISTED},
+        {.kind = WORD_CHANGED, .hash = 7},
     };
     uint8_t bytes[1 + WORD_KIND_END * WORD_SIZE_MAX] = {4};
     size_t used = 1;

@@ -23,9 +23,15 @@ cat >"$work/devices.c" <<'C'
 #include "device.h"
 const struct weir_device_ops *const device_table[] = {NULL};
 const size_t device_table_count = 0;
-bool device_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
-    (void)index, (void)get, (void)out;
+bool device_setting(size_t index, char *(*get)(const char *name), const struct weir_device_nic *nic,
+                    struct weir_device_setting *out) {
+    (void)index, (void)get, (void)nic, (void)out;
     return false;
+}
+int device_choose(const char *name, const struct weir_device_ops **ops_out,
+                  struct weir_device_nic *nic_out, char note_out[WEIR_DEVICE_NOTE_MAX]) {
+    (void)name, (void)ops_out, (void)nic_out, (void)note_out;
+    return WEIR_ENODEVICE;
 }
 const char *device_variable(size_t index) {
     (void)index;

@@ -262,7 +262,7 @@ static void wrap(struct weir_ports *ports) {
 
 bool qw_has_shm(void) {
     struct weir_device_caps caps;
-    return device_table[0]->probe(&caps) == WEIR_OK;
+    return device_table[0]->probe(NULL, &caps) == WEIR_OK;
 }
 
 static void sim_turn(struct sim_node *node) {

@@ -345,7 +345,7 @@ static void open_node(uint32_t number, uint32_t peers) {
     options.sq_depth = 4;
     options.recv_credits = 2;
     options.transfers_max = options.segments_max = 4;
-    options.memories_max = options.notifications_max = 4;
+    options.memories_max = options.notifications_max = options.names_max = 4;
     options.remotes_max = number == TARGET ? 65536 : 4;
     numbers[number] = number;
     struct weir_ports ports = {.env = {.ops = &env_ops},
@@ -416,10 +416,12 @@ static void meet(uint32_t crowd, uint64_t cost_ns) {
     world.crowd = crowd;
     world.cost_ns = cost_ns;
     open_node(TARGET, crowd + crowd / 3 + 8);
+    char target[32];
+    snprintf(target, sizeof(target), "10.0.0.1:%u", 1 + (unsigned)TARGET);
     for (uint32_t i = 0; i < crowd; i++) {
         weir_peer peer;
         open_node(i, 1);
-        assert_int_equal(weir_peer_open(world.nodes[i].engine, "10.0.0.1:1", &peer), WEIR_OK);
+        assert_int_equal(weir_peer_open(world.nodes[i].engine, target, &peer), WEIR_OK);
         assert_int_equal(weir_peer_connect(world.nodes[i].engine, peer), WEIR_ENOTREADY);
     }
 }

@@ -350,7 +350,7 @@ int main(void) {
         cmocka_unit_test(test_W10_emulated_access_is_refused),
     };
     struct weir_device_caps caps = {.note = ""};
-    if (ops->probe(&caps) != 0) {
+    if (ops->probe(NULL, &caps) != 0) {
         fprintf(stderr, "skipped: %s\n", caps.note);
         return 77;
     }

@@ -46,16 +46,29 @@ static void test_E6_every_error_has_a_name_a_text_and_a_class(void **state) {
     for (int i = -3; i < 12; i++)
         assert_non_null(weir_waiting_name(i));
     assert_string_equal(weir_waiting_name(WEIR_WAITING_CREDITS), "credits");
-    for (int i = WEIR_EVENT_UP; i <= WEIR_EVENT_RESUMED; i++) {
+    for (int i = WEIR_EVENT_UP; i <= WEIR_EVENT_NAME; i++) {
         assert_string_not_equal(weir_event_name(i), "?");
         for (int j = WEIR_EVENT_UP; j < i; j++)
             assert_string_not_equal(weir_event_name(i), weir_event_name(j));
     }
     assert_string_equal(weir_event_name(WEIR_EVENT_DEVICE_FAILED), "device_failed");
-    static const int no_events[] = {0, WEIR_EVENT_RESUMED + 1, -1, INT32_MAX, INT32_MIN};
+    static const int no_events[] = {0, WEIR_EVENT_NAME + 1, -1, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < sizeof(no_events) / sizeof(no_events[0]); i++)
         assert_string_equal(weir_event_name(no_events[i]), "?");
-    assert_string_equal(weir_version(), "0.1.0");
+}
+
+/* The tree's file has one line, the version. */
+static void test_E7_version(void **state) {
+    char line[32] = "";
+    FILE *file = fopen(WEIR_HEADERS "/../VERSION", "r");
+
+    (void)state;
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof(line), file));
+    assert_int_equal(fgetc(file), EOF);
+    fclose(file);
+    line[strcspn(line, "\n")] = '\0';
+    assert_string_equal(weir_version(), line);
 }
 
 static void test_E6_devices(void **state) {
@@ -504,6 +517,7 @@ static void test_W10_an_engine_that_listens_everywhere_can_be_opened_by_its_addr
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_E6_every_error_has_a_name_a_text_and_a_class),
+        cmocka_unit_test(test_E7_version),
         cmocka_unit_test(test_E6_devices),
         cmocka_unit_test(test_E6_open_refuses_limits_out_of_range),
         cmocka_unit_test(test_E6_open_takes_the_least_and_old_structs),

@@ -4,8 +4,11 @@
  *
  * One engine, whose device fails what the test names by its length, and a peer that comes back
  * after every session that breaks: see lone_engine.h. Errors that name nobody, and links that
- * stay down, are in test_engine_dead.c. */
+ * stay down, are in test_engine_dead.c. It is long because each habit of a device that breaks
+ * sessions has tests of its own. */
 #include "lone_engine.h"
+#include "notes.h"
+#include "tables.h"
 
 #include <string.h>
 
@@ -161,6 +164,77 @@ static void test_S9_nothing_is_posted_at_once_beside_a_suspect(void **state) {
     assert_int_equal(status_of(&w, culprit), WEIR_EDEVICE);
     assert_int_equal(status_of(&w, innocent), WEIR_OK);
     lone_close(w.lone);
+}
+
+/* ---- memory whose name is of something else ---- */
+
+/* A device that names no culprit: each of these transfers breaks session after session, until the
+ * news comes that their memory is not the name's any more. One more breaks, and no more. by_word:
+ * the news comes while they wait to be posted, and then none does. */
+static void test_S21_what_is_stale_breaks_no_session_more(void **state) {
+    (void)state;
+    for (int by_word = 0; by_word < 2; by_word++) {
+        struct world w;
+        weir_transfer late[8];
+        world_open(&w, 1, 16, SECOND);
+        w.lone->bad_bytes = BIG;
+        w.lone->bad_status = WEIR_CQE_FLUSHED;
+        for (int i = 0; i < 8; i++)
+            late[i] = write_bytes(&w, BIG, 0);
+        for (int turn = 0; turn < 2 * BREAKS_SHARED; turn++)
+            again(&w); /* now one is posted at a time */
+        for (int i = 0; i < 8; i++)
+            assert_true(under_way(&w, late[i]));
+        uint64_t broken = stats_of(&w).sessions_failed;
+        remote_make_stale(w.lone->engine, &w.lone->engine->regions.remotes[0]);
+        if (by_word)
+            note_unpark(w.lone->engine, lone_peer(w.lone, 1));
+        for (int turn = 0; turn < 4; turn++)
+            again(&w);
+        for (int i = 0; i < 8; i++)
+            assert_int_equal(status_of(&w, late[i]), WEIR_ESTALE);
+        assert_in_range(stats_of(&w).sessions_failed, broken, broken + 1);
+        lone_close(w.lone);
+    }
+}
+
+/* Whether words are posted before transfers of so many bytes, of each session since they were. */
+static struct { uint32_t qp, sessions, words_first; } firsts;
+
+static void note_first(struct lone *lone, uint32_t qp, const struct weir_wr *wr) {
+    (void)lone;
+    if (qp == firsts.qp)
+        return;
+    firsts.qp = qp;
+    firsts.sessions++;
+    firsts.words_first += wr->opcode == WEIR_OP_SEND;
+}
+
+/* A question for a name flushed with the transfers that break sessions. It goes before them on the
+ * next one, and so arrives, whether they are replayed by their age or not. */
+static void test_S9_words_go_before_what_breaks_sessions(void **state) {
+    (void)state;
+    for (int refused = 0; refused < 2; refused++) {
+        struct world w;
+        weir_remote named;
+        world_open(&w, 1, 16, SECOND);
+        w.their_reason = refused ? WEIR_EDEVICE : 0;
+        w.lone->bad_bytes = w.lone->slow_bytes = BIG;
+        w.lone->bad_status = WEIR_CQE_FLUSHED;
+        for (int i = 0; i < 8; i++)
+            write_bytes(&w, BIG, 0);
+        lone_run(w.lone);
+        assert_int_equal(weir_remote_open(w.lone->engine, w.peer, "kv", 0, &named), WEIR_ENOTREADY);
+        lone_run(w.lone);
+        firsts.sessions = firsts.words_first = 0;
+        firsts.qp = UINT32_MAX;
+        w.lone->on_post = note_first;
+        w.lone->slow_bytes = 0;
+        while (firsts.sessions == 0)
+            again(&w);
+        assert_int_equal(firsts.words_first, 1);
+        lone_close(w.lone);
+    }
 }
 
 /* ---- breaks of which the cause is known ---- */
@@ -758,6 +832,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_S11_replays_of_what_never_arrives_are_bounded),
         cmocka_unit_test(test_S9_nothing_is_posted_at_once_beside_a_suspect),
+        cmocka_unit_test(test_S21_what_is_stale_breaks_no_session_more),
+        cmocka_unit_test(test_S9_words_go_before_what_breaks_sessions),
         cmocka_unit_test(test_S9_a_break_whose_culprit_is_named_is_no_other_ones),
         cmocka_unit_test(test_S9_a_culprit_that_is_named_after_the_break),
         cmocka_unit_test(test_S11_what_takes_steps_ends_beside_refusals),

@@ -537,6 +537,25 @@ static void look_up(struct lone *lone, weir_peer peer) {
     assert_true(weir_memory_import(engine, peer, descriptor, sizeof(descriptor), &remote) < 0);
 }
 
+/* An application that waits for nothing but transfers which were done in their submits hears what
+ * comes, for its waits make progress now and then. */
+static void test_M1_waits_for_what_has_ended_make_progress(void **state) {
+    weir_notification got;
+    weir_transfer done = {0};
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    met(lone, 1, THERE);
+    lone->piles_up = true;
+    lone_notify(lone, 1, 77);
+    assert_int_equal(weir_notification_take(lone->engine, &got), WEIR_EAGAIN);
+    for (uint32_t i = 0; i < 1000; i++)
+        assert_int_equal(weir_transfer_wait(lone->engine, done, 0), WEIR_OK);
+    assert_int_equal(weir_notification_take(lone->engine, &got), WEIR_OK);
+    assert_int_equal(got.tag, 77);
+    lone_close(lone);
+}
+
 /* It makes nothing: not a byte of the engine changes, nor is memory allocated. */
 static void test_M1_looking_up_makes_nothing(void **state) {
     weir_peer left;
@@ -737,6 +756,7 @@ int main(void) {
         cmocka_unit_test(test_W8_an_answer_that_waits_to_be_read_is_no_silence),
         cmocka_unit_test(test_W8_a_flood_does_not_stop_the_time_outs_of_others),
         cmocka_unit_test(test_S13_cancel_waits_for_nobody),
+        cmocka_unit_test(test_M1_waits_for_what_has_ended_make_progress),
         cmocka_unit_test(test_M1_looking_up_makes_nothing),
         cmocka_unit_test(test_M1_one_that_connects_is_not_ready),
         cmocka_unit_test(test_H1_who_waited_is_spoken_to),

@@ -196,16 +196,19 @@ static void test_H12_a_peer_that_is_closed_keeps_no_connection(void **state) {
     struct lone *lone = lone_open(NULL);
     assert_int_equal(weir_peer_open(lone->engine, THERE, &own), WEIR_OK);
     weir_peer_connect(lone->engine, own);
-    uint64_t conn = lone_dialled(lone, THERE);
-    struct wire_message iam = {.type = WIRE_IAM};
+    uint64_t conn = lone_dialled(lone, THERE), here = lone_visit(lone);
+    struct wire_message who = {.type = WIRE_WHO}, iam = {.type = WIRE_IAM};
+    lone_say_as(lone, here, lone->engine->instance, &who); /* it is asked there, too */
+    iam.pass = lone_heard(lone, here, WIRE_IAM)->pass;
     lone_say_as(lone, conn, lone->engine->instance, &iam);
-    assert_true(lone_told(lone, WEIR_EVENT_GONE, &event));
-    assert_int_equal(event.error, WEIR_EADDRESS);
+    assert_true(lone_told(lone, WEIR_EVENT_UP, &event)); /* the engine itself */
+    assert_true(lone_told(lone, WEIR_EVENT_SAME, &event));
+    assert_int_equal(event.peer.id, own.id);
+    assert_true(lone->conns[conn].hung);
     lone_meet(lone, 1, THERE, NULL); /* says that it is there */
     lone_run(lone);
     assert_int_equal(weir_peer_close(lone->engine, own), WEIR_OK);
     lone_run(lone);
-    assert_true(lone->conns[conn].hung);
     assert_null(engine_verify(lone->engine));
     lone_close(lone);
 }

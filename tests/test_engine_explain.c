@@ -48,6 +48,8 @@ static void test_W9_a_device_that_is_not_there_is_named(void **state) {
     (void)state;
     options.device = "tin cans";
     explained(&options, WEIR_ENODEVICE, "tin cans: not built in", "shm");
+    options.device = ":no name";
+    explained(&options, WEIR_ENODEVICE, "device :no name: not built in", "shm");
     for (size_t i = 0; weir_device_query(i, &device) == WEIR_OK; i++) {
         if (device.available == WEIR_OK)
             continue;

@@ -164,6 +164,23 @@ static void child_asks_about_memory(struct side *side, const uint8_t *exported, 
     CHILD_MUST(weir_remote_release(engine, side->remote) == WEIR_ECLOSED);
 }
 
+static void child_asks_about_names(const struct side *side) {
+    weir_engine *engine = side->engine;
+    weir_name_info info = WEIR_NAME_INFO_INIT;
+    weir_remote remote = {0};
+    uint64_t position = 0;
+    size_t length = 4;
+    char value[4];
+
+    CHILD_MUST(weir_memory_publish(engine, side->memory, "name") == WEIR_ECLOSED);
+    CHILD_MUST(weir_value_publish(engine, "name", "", 0) == WEIR_ECLOSED);
+    CHILD_MUST(weir_name_withdraw(engine, "name") == WEIR_ECLOSED);
+    CHILD_MUST(weir_remote_open(engine, side->peer, "name", 0, &remote) == WEIR_ECLOSED);
+    CHILD_MUST(weir_peer_value(engine, side->peer, "name", 0, value, &length) == WEIR_ECLOSED);
+    CHILD_MUST(weir_peer_name(engine, side->peer, &position, 0, &info) == WEIR_ECLOSED);
+    CHILD_MUST(remote.id == 0 && position == 0 && length == 4);
+}
+
 static void child_asks_about_peers(struct side *side) {
     weir_peer_info info = WEIR_PEER_INFO_INIT;
     weir_qp_info qp = WEIR_QP_INFO_INIT;
@@ -176,6 +193,7 @@ static void child_asks_about_peers(struct side *side) {
     weir_peer peer;
 
     CHILD_MUST(weir_peer_open(engine, side->address, &peer) == WEIR_ECLOSED);
+    CHILD_MUST(weir_peer_self(engine, &peer) == WEIR_ECLOSED);
     CHILD_MUST(weir_peer_connect(engine, side->peer) == WEIR_ECLOSED);
     CHILD_MUST(weir_peer_query(engine, side->peer, &info) == WEIR_ECLOSED);
     CHILD_MUST(weir_qp_query(engine, side->peer, 0, &qp) == WEIR_ECLOSED);
@@ -237,6 +255,8 @@ static void child_transfers(struct side *side, weir_transfer under_way) {
     CHILD_MUST(transfer.id == 1);
     CHILD_MUST(weir_transfer_status(engine, under_way) == WEIR_ECLOSED);
     CHILD_MUST(weir_transfer_wait(engine, under_way, UINT64_MAX) == WEIR_ECLOSED);
+    CHILD_MUST(weir_peer_flush(engine, side->peer, UINT64_MAX) == WEIR_ECLOSED);
+    CHILD_MUST(weir_engine_flush(engine, UINT64_MAX) == WEIR_ECLOSED);
     CHILD_MUST(weir_transfer_waiting_for(engine, under_way) == WEIR_ECLOSED);
     CHILD_MUST(weir_transfer_cancel(engine, under_way) == WEIR_ECLOSED);
     CHILD_MUST(weir_transfer_release(engine, under_way) == WEIR_ECLOSED);
@@ -299,6 +319,7 @@ static void test_W4_calls_in_a_child_say_that_the_engine_is_not_there(void **sta
             pid_t child = fork();
             if (child == 0) {
                 child_asks_about_memory(&a, exported, size);
+                child_asks_about_names(&a);
                 child_sends_and_takes(&a);
                 child_asks_about_peers(&a);
                 child_transfers(&a, under_way);

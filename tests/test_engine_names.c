@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_engine_names.c: one instance, one handle; connections that break, addresses that lead
- * elsewhere, and others that claim them (H1, W3, W6). The other side is the test itself: see
- * lone_engine.h. The connect time-out is a second. */
+ * elsewhere, and others that claim them (H1, W3, W6); questions that are asked again (N5). The
+ * other side is the test itself: see lone_engine.h. The connect time-out is a second. */
 #include "lone_engine.h"
 #include "peer.h"
 
@@ -9,6 +9,37 @@
 
 #define THERE "10.0.0.9:9"
 #define OTHER "other.name:9"
+
+/* ---- questions (N5) -------------------------------------------------------- */
+
+/* An application that asks again and again, from a loop that sleeps in between, does sleep: what is
+ * wanted already is no news. The peer is dialled, asked who it is, asked for a session, and has
+ * one. */
+static void test_N5_asking_again_keeps_no_loop_awake(void **state) {
+    weir_peer peer;
+    weir_remote remote;
+    uint64_t timeout_ns, conn;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    for (int stage = 0; stage < 4; stage++) {
+        uint32_t sleeps = 0;
+        for (int turn = 0; turn < 10; turn++) {
+            assert_int_equal(weir_remote_open(lone->engine, peer, "kv", 0, &remote),
+                             WEIR_ENOTREADY);
+            sleeps += weir_engine_arm(lone->engine, &timeout_ns) == WEIR_OK;
+        }
+        assert_true(sleeps >= 7);
+        if (stage == 0)
+            conn = lone_dialled(lone, THERE);
+        else if (stage == 1)
+            lone_say_iam(lone, conn, 1, THERE);
+        else if (stage == 2)
+            lone_answer(lone, conn, 1, 1);
+    }
+    lone_close(lone);
+}
 
 /* ---- connections that break (W3) ------------------------------------------ */
 
@@ -687,6 +718,7 @@ static void test_H1_a_closed_peer_leaves_when_its_entry_is_needed(void **state) 
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_N5_asking_again_keeps_no_loop_awake),
         cmocka_unit_test(test_H1_a_handle_that_nobody_opened_ends_with_gone),
         cmocka_unit_test(test_W3_one_without_an_address_may_call_again),
         cmocka_unit_test(test_W3_what_its_device_answers_is_a_sign_of_life),

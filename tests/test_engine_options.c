@@ -43,6 +43,7 @@ static const struct promise promises[] = {
     {ROW(peers_max), "WEIR_PEERS_MAX", 1, 1, 65535, 1024},
     {ROW(memories_max), "WEIR_MEMORIES_MAX", 1, 1, 65535, 4096},
     {ROW(remotes_max), "WEIR_REMOTES_MAX", 1, 1, 1048576, 65536},
+    {ROW(names_max), "WEIR_NAMES_MAX", 1, 1, 65535, 4096},
     {ROW(notifications_max), "WEIR_NOTIFICATIONS_MAX", 1, 1, 1048576, 4096},
     {ROW(connect_timeout_ns), "WEIR_CONNECT_TIMEOUT_MS", 1000000, 1, HOUR, 10000},
     {ROW(retransmit_ns), "WEIR_RETRANSMIT_MS", 1000000, 1, HOUR, 20},
@@ -422,13 +423,13 @@ static void test_query_says_what_open_would_do(void **state) {
     assert_int_equal(weir_setting_query(&in, 0, &info), WEIR_OK);
     assert_int_equal(info.source, WEIR_SETTING_OPTION);
     assert_string_equal(info.note, "sq_depth of the options is 100000: not from 2 to 65536");
-    assert_int_equal(weir_setting_query(&in, 15, &info), WEIR_OK);
+    assert_int_equal(weir_setting_query(&in, 16, &info), WEIR_OK);
     assert_int_equal(info.value, 2); /* rounded up */
     assert_int_equal(info.status, 0);
     in.flags = 0x80; /* no setting */
-    assert_int_equal(weir_setting_query(&in, 15, &info), WEIR_OK);
+    assert_int_equal(weir_setting_query(&in, 16, &info), WEIR_OK);
     in.size = 4;
-    assert_int_equal(weir_setting_query(&in, 15, &info), WEIR_EINVAL);
+    assert_int_equal(weir_setting_query(&in, 16, &info), WEIR_EINVAL);
 }
 
 /* The value of chain_max once it is cut to a quarter of the queue's depth. */
@@ -548,7 +549,7 @@ static void test_W10_the_device_of_a_name(void **state) {
     struct weir_device_caps caps;
     (void)state;
     for (size_t i = device_table_count - 1; i > 0; i--) {
-        if (device_table[i]->probe(&caps) == WEIR_OK)
+        if (device_table[i]->probe(NULL, &caps) == WEIR_OK)
             best = device_table[i];
     }
     assert_ptr_equal(device_find("auto"), best);
@@ -558,6 +559,47 @@ static void test_W10_the_device_of_a_name(void **state) {
         assert_ptr_equal(device_find(device_table[i]->name), device_table[i]);
     assert_null(device_find("nonsense"));
     assert_null(device_find(""));
+}
+
+/* What is named behind the colon, in parts; each part stands for a variable that is read. */
+static void test_W11_a_nic_in_its_parts(void **state) {
+    static const struct {
+        const char *name, *first, *second;
+    } cases[] = {{"verbs:mlx5_0", "mlx5_0", ""},
+                 {"verbs:mlx5_0/2", "mlx5_0", "2"},
+                 {"verbs:mlx5_0/2/3", "mlx5_0", "2/3"},
+                 {"efa:rdmap0s6-rdm", "rdmap0s6-rdm", ""},
+                 {"efa:rdmap0s6-rdm/efa-direct", "rdmap0s6-rdm", "efa-direct"},
+                 {"ofi:eth0", "eth0", ""},
+                 {"ofi:eth0/::1", "eth0", "::1"},
+                 {"shm:/run/weir", "/run/weir", NULL}};
+    const struct weir_device_ops *ops;
+    struct weir_device_nic nic;
+    char note[WEIR_DEVICE_NOTE_MAX];
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (device_choose(cases[i].name, &ops, &nic, note) == WEIR_ENODEVICE)
+            continue; /* not built in */
+        assert_int_equal(strncmp(cases[i].name, ops->name, strlen(ops->name)), 0);
+        assert_int_equal(nic.count, cases[i].second != NULL ? 2 : 1);
+        assert_string_equal(nic.parts[0].text, cases[i].first);
+        if (cases[i].second != NULL)
+            assert_string_equal(nic.parts[1].text, cases[i].second);
+        for (uint32_t p = 0; p < nic.count; p++) {
+            size_t v = 0;
+            while (device_variable(v) != NULL &&
+                   strcmp(device_variable(v), nic.parts[p].form.variable) != 0)
+                v++;
+            assert_non_null(device_variable(v));
+        }
+    }
+    for (size_t i = 0; i < device_table_count; i++) {
+        assert_int_equal(device_choose(device_table[i]->name, &ops, &nic, note), WEIR_OK);
+        assert_ptr_equal(ops, device_table[i]);
+        assert_int_equal(nic.count, 0);
+    }
+    assert_int_equal(device_choose(NULL, &ops, &nic, note), WEIR_OK);
+    assert_ptr_equal(ops, device_table[0]);
 }
 
 static void test_stray_query(void **state) {
@@ -667,6 +709,7 @@ int main(void) {
         cmocka_unit_test_setup(test_stray_variables, clear),
         cmocka_unit_test_setup(test_stray_variables_of_a_device, clear),
         cmocka_unit_test_setup(test_W10_the_device_of_a_name, clear),
+        cmocka_unit_test_setup(test_W11_a_nic_in_its_parts, clear),
         cmocka_unit_test_setup(test_stray_query, clear),
     };
     return cmocka_run_group_tests_name("engine options", tests, clear, NULL);

@@ -39,6 +39,7 @@ struct outputs {
     weir_inbox_info inbox_info;
     weir_message message;
     weir_loan loan;
+    weir_name_info name;
     unsigned char descriptor[WEIR_DESCRIPTOR_MAX];
     char address[WEIR_ADDRESS_MAX];
     char text[64];
@@ -59,6 +60,7 @@ static void prepare(void) {
     o.setting.size = sizeof(o.setting);
     o.stray.size = sizeof(o.stray);
     o.inbox_info.size = sizeof(o.inbox_info);
+    o.name.size = sizeof(o.name);
 }
 
 static void note(const char *call) {
@@ -148,6 +150,16 @@ static void test_W9_queries_that_fail_write_nothing(void **state) {
     FAILS_AFTER(o.setting.size = 1, WEIR_EINVAL, weir_setting_query(NULL, 0, &o.setting));
     options.size = 1;
     FAILS(WEIR_EINVAL, weir_setting_query(&options, 0, &o.setting));
+    FAILS(WEIR_EINVAL, weir_device_choose(&options, &o.device));
+    FAILS(WEIR_EINVAL, weir_engine_setting_query(&options, 0, &o.setting));
+    options = side_options();
+    FAILS_AFTER(o.device.size = 1, WEIR_EINVAL, weir_device_choose(&options, &o.device));
+    FAILS_AFTER(o.setting.size = 1, WEIR_EINVAL,
+                weir_engine_setting_query(&options, 0, &o.setting));
+    FAILS(WEIR_EINVAL, weir_engine_setting_query(&options, 1000, &o.setting));
+    options.device = "nonsense";
+    FAILS(WEIR_ENODEVICE, weir_device_choose(&options, &o.device));
+    FAILS(WEIR_ENODEVICE, weir_engine_setting_query(&options, 0, &o.setting));
     FAILS(WEIR_EINVAL, weir_device_setting_query(1000, &o.setting));
     FAILS_AFTER(o.setting.size = 1, WEIR_EINVAL, weir_device_setting_query(0, &o.setting));
     FAILS(WEIR_EINVAL, weir_stray_query(100000, &o.stray));
@@ -274,6 +286,53 @@ static void test_W9_imports_that_fail_write_nothing(void **state) {
     pair_close(&a, &b);
 }
 
+/* ---- names ---- */
+
+static void test_W9_calls_about_names_that_fail_write_nothing(void **state) {
+    struct side a, b;
+    weir_remote remote = {0};
+    char value[WEIR_VALUE_MAX];
+    size_t length;
+    (void)state;
+    side_open(&a, NULL);
+    side_open(&b, NULL);
+    weir_engine *e = a.engine;
+    weir_peer closed;
+    assert_int_equal(weir_peer_open(e, "127.0.0.1:1", &closed), WEIR_OK);
+    assert_int_equal(weir_peer_close(e, closed), WEIR_OK);
+    assert_int_equal(weir_memory_publish(NULL, a.memory, "m"), WEIR_EINVAL);
+    assert_int_equal(weir_value_publish(NULL, "v", "", 0), WEIR_EINVAL);
+    assert_int_equal(weir_name_withdraw(NULL, "v"), WEIR_EINVAL);
+    FAILS(WEIR_EINVAL, weir_remote_open(NULL, closed, "m", 0, &o.remote));
+    FAILS(WEIR_EINVAL, weir_remote_open(e, closed, "m", 0, NULL));
+    FAILS(WEIR_EINVAL, weir_remote_open(e, closed, "", 0, &o.remote));
+    FAILS(WEIR_ESTALE, weir_remote_open(e, closed, "m", 0, &o.remote));
+    FAILS(WEIR_EINVAL, weir_peer_value(NULL, closed, "v", 0, o.text, &o.length));
+    FAILS(WEIR_EINVAL, weir_peer_value(e, closed, "v", 0, NULL, &o.length));
+    FAILS(WEIR_EINVAL, weir_peer_value(e, closed, "v", 0, o.text, NULL));
+    FAILS(WEIR_ESTALE, weir_peer_value(e, closed, "v", 0, o.text, &o.length));
+    FAILS(WEIR_EINVAL, weir_peer_name(NULL, closed, &o.number, 0, &o.name));
+    FAILS(WEIR_EINVAL, weir_peer_name(e, closed, NULL, 0, &o.name));
+    FAILS(WEIR_EINVAL, weir_peer_name(e, closed, &o.number, 0, NULL));
+    FAILS_AFTER(o.name.size = 0, WEIR_EINVAL, weir_peer_name(e, closed, &o.number, 0, &o.name));
+    FAILS(WEIR_ESTALE, weir_peer_name(e, closed, &o.number, 0, &o.name));
+    side_join(&a, &b);
+    connect_now(&a, &b);
+    assert_int_equal(weir_value_publish(b.engine, "v", "value", 5), WEIR_OK);
+    assert_int_equal(weir_memory_publish(b.engine, b.memory, "m"), WEIR_OK);
+    FAILS(WEIR_ENOTREADY, weir_remote_open(e, a.peer, "none", 0, &o.remote));
+    FAILS(WEIR_ENOTREADY, weir_peer_value(e, a.peer, "v", 0, o.text, &o.length));
+    STEP_UNTIL(
+        &a, &b,
+        (length = sizeof(value), weir_peer_value(e, a.peer, "v", 0, value, &length) == WEIR_OK));
+    STEP_UNTIL(&a, &b, weir_remote_open(e, a.peer, "m", 0, &remote) == WEIR_OK);
+    FAILS(WEIR_EACCESS, weir_remote_open(e, a.peer, "v", 0, &o.remote));
+    FAILS(WEIR_EACCESS, weir_peer_value(e, a.peer, "m", 0, o.text, &o.length));
+    FAILS_AFTER(o.length = 4, WEIR_ETOOBIG, weir_peer_value(e, a.peer, "v", 0, o.text, &o.length));
+    FAILS(WEIR_ENOTREADY, weir_peer_name(e, a.peer, &o.number, 0, &o.name));
+    pair_close(&a, &b);
+}
+
 /* ---- peers ---- */
 
 static void test_W9_calls_about_peers_that_fail_write_nothing(void **state) {
@@ -311,6 +370,7 @@ static void test_W9_calls_about_peers_that_fail_write_nothing(void **state) {
     }
     assert_int_equal(rc, WEIR_EAGAIN);
     FAILS(WEIR_EAGAIN, weir_peer_open(e, address, &o.peer));
+    FAILS(WEIR_EAGAIN, weir_peer_self(e, &o.peer));
     FAILS_AFTER(o.peer_info.size = 1, WEIR_EINVAL, weir_peer_query(e, kept, &o.peer_info));
     FAILS_AFTER(o.stall_info.size = 1, WEIR_EINVAL, weir_stall_query(e, kept, &o.stall_info));
     FAILS_AFTER(o.qp_info.size = 1, WEIR_EINVAL, weir_qp_query(e, kept, 0, &o.qp_info));
@@ -573,6 +633,7 @@ int main(void) {
         cmocka_unit_test(test_W9_registrations_that_fail_write_nothing),
         cmocka_unit_test(test_W9_exports_that_fail_write_nothing),
         cmocka_unit_test(test_W9_imports_that_fail_write_nothing),
+        cmocka_unit_test(test_W9_calls_about_names_that_fail_write_nothing),
         cmocka_unit_test(test_W9_calls_about_peers_that_fail_write_nothing),
         cmocka_unit_test(test_W9_submits_that_fail_write_nothing),
         cmocka_unit_test(test_W9_takes_that_fail_write_nothing),

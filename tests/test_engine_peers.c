@@ -92,21 +92,147 @@ static void test_H10_nobody_there(void **state) {
     side_close(&a);
 }
 
-/* Its own address: an error in bounded time, never a hang. */
-static void test_H10_itself(void **state) {
-    weir_engine_options options = side_options();
-    weir_transfer transfer;
+/* ---- itself ---- */
+
+/* Its own address, as it is known, is the engine itself, at once. */
+static void test_H16_itself_by_its_address(void **state) {
+    char text[WEIR_STALL_TEXT_MAX];
+    weir_peer self;
     struct side a;
 
     (void)state;
-    options.connect_timeout_ns = 60 * MS;
-    side_open(&a, &options);
+    side_open(&a, NULL);
     side_join(&a, &a);
+    assert_int_equal(weir_peer_self(a.engine, &self), WEIR_OK);
+    assert_int_equal(self.id, a.peer.id);
+    assert_int_equal(next_event(&a, NULL, WEIR_EVENT_UP).peer.id, self.id);
+    assert_int_equal(weir_stall_text(a.engine, self, text, sizeof(text)), WEIR_OK);
+    assert_non_null(strstr(text, "to this engine itself"));
+    fill_pattern(a.bytes, 64, 1);
     weir_segment one = segment_of(&a, 0, 1024, 64);
-    int rc = weir_write(a.engine, a.peer, &one, 1, NULL, &transfer);
-    if (rc == WEIR_OK)
-        rc = finish(&a, NULL, transfer);
-    assert_int_not_equal(rc, WEIR_EINPROGRESS);
+    assert_int_equal(write_now(&a, NULL, &one, 1, NULL), WEIR_OK);
+    assert_memory_equal(a.bytes + 1024, a.bytes, 64);
+    assert_int_equal(read_now(&a, NULL, &one, 1, NULL), WEIR_OK);
+    side_close(&a);
+}
+
+/* A name that leads here: what was submitted before that was known goes on, with memory that was
+ * imported before. */
+static void test_H16_itself_under_another_name(void **state) {
+    char name[WEIR_ADDRESS_MAX];
+    weir_transfer_options note = WEIR_TRANSFER_OPTIONS_INIT;
+    weir_notification got;
+    weir_transfer transfer;
+    weir_peer self;
+    struct side a;
+
+    (void)state;
+    side_open(&a, NULL);
+    snprintf(name, sizeof(name), "localhost%s", strrchr(a.address, ':'));
+    assert_int_equal(weir_peer_open(a.engine, name, &a.peer), WEIR_OK);
+    a.remote = side_import(&a, a.peer, &a, a.memory);
+    fill_pattern(a.bytes, 64, 2);
+    note.flags = WEIR_TRANSFER_NOTIFY;
+    note.notify_tag = 7;
+    weir_segment one = segment_of(&a, 0, 1024, 64);
+    assert_int_equal(weir_write(a.engine, a.peer, &one, 1, &note, &transfer), WEIR_OK);
+    assert_int_equal(finish(&a, NULL, transfer), WEIR_OK);
+    assert_memory_equal(a.bytes + 1024, a.bytes, 64);
+    assert_int_equal(weir_peer_self(a.engine, &self), WEIR_OK);
+    weir_event same = next_event(&a, NULL, WEIR_EVENT_SAME);
+    assert_int_equal(same.peer.id, a.peer.id);
+    assert_int_equal(same.value, self.id);
+    assert_int_equal(weir_notification_take(a.engine, &got), WEIR_OK);
+    assert_int_equal(got.tag, 7);
+    assert_int_equal(got.from.id, self.id);
+    assert_int_equal(info_of(&a).peer.id, self.id);
+    assert_int_equal(weir_peer_flush(a.engine, a.peer, 0), WEIR_OK);
+    assert_int_equal(weir_peer_close(a.engine, a.peer), WEIR_OK);
+    a.peer = self;
+    a.remote = side_import(&a, a.peer, &a, a.memory);
+    one = segment_of(&a, 0, 2048, 64);
+    assert_int_equal(write_now(&a, NULL, &one, 1, NULL), WEIR_OK);
+    side_close(&a);
+}
+
+/* Without a listener, and without room for a peer. */
+static void test_H16_itself_takes_an_entry_and_no_listener(void **state) {
+    weir_engine_options options = side_options();
+    weir_peer self, other;
+    struct side a;
+
+    (void)state;
+    options.listen = "none";
+    options.peers_max = 1;
+    side_open(&a, &options);
+    assert_int_equal(weir_peer_open(a.engine, "127.0.0.1:1", &other), WEIR_OK);
+    assert_int_equal(weir_peer_self(a.engine, &self), WEIR_EAGAIN);
+    assert_int_equal(weir_peer_close(a.engine, other), WEIR_OK);
+    assert_int_equal(weir_peer_self(a.engine, &a.peer), WEIR_OK);
+    assert_int_equal(weir_peer_open(a.engine, "127.0.0.1:1", &other), WEIR_EAGAIN);
+    a.remote = side_import(&a, a.peer, &a, a.memory);
+    weir_segment one = segment_of(&a, 0, 1024, 64);
+    assert_int_equal(write_now(&a, NULL, &one, 1, NULL), WEIR_OK);
+    assert_string_equal(info_of(&a).address, "");
+    assert_int_equal(weir_peer_self(NULL, &self), WEIR_EINVAL);
+    assert_int_equal(weir_peer_self(a.engine, NULL), WEIR_EINVAL);
+    side_close(&a);
+}
+
+enum { OWN_THREADS = 3, OWN_WRITES = 3000 };
+
+struct own_writer {
+    struct side *side;
+    uint32_t index;
+    const char *wrong;
+};
+
+static void *own_main(void *argument) {
+    struct own_writer *writer = argument;
+    struct side *side = writer->side;
+    weir_transfer_options note = WEIR_TRANSFER_OPTIONS_INIT;
+
+    note.flags = WEIR_TRANSFER_NOTIFY;
+    for (uint32_t i = 0; i < OWN_WRITES && writer->wrong == NULL; i++) {
+        weir_segment one = segment_of(side, 4096 * writer->index, 32768 + 4096 * writer->index, 64);
+        weir_transfer transfer;
+        side->bytes[4096 * writer->index] = (uint8_t)i;
+        note.notify_tag = (uint64_t)writer->index << 32 | i;
+        int rc = weir_write(side->engine, side->peer, &one, 1, &note, &transfer);
+        if (rc != WEIR_OK || weir_transfer_wait(side->engine, transfer, PATIENCE_NS) != WEIR_OK)
+            writer->wrong = "write";
+        if (side->bytes[32768 + 4096 * writer->index] != (uint8_t)i)
+            writer->wrong = "bytes";
+        weir_transfer_release(side->engine, transfer);
+    }
+    return NULL;
+}
+
+/* Threads that write to themselves, and one that takes what they tell, each of them in order. */
+static void test_H16_itself_from_several_threads(void **state) {
+    struct own_writer writers[OWN_THREADS];
+    pthread_t threads[OWN_THREADS];
+    uint32_t next[OWN_THREADS] = {0};
+    weir_notification got;
+    struct side a;
+
+    (void)state;
+    side_open(&a, NULL);
+    side_join(&a, &a);
+    for (uint32_t i = 0; i < OWN_THREADS; i++) {
+        writers[i] = (struct own_writer){.side = &a, .index = i};
+        assert_int_equal(pthread_create(&threads[i], NULL, own_main, &writers[i]), 0);
+    }
+    for (uint32_t total = 0; total < OWN_THREADS * OWN_WRITES; total++) {
+        while (weir_notification_take(a.engine, &got) != WEIR_OK)
+            weir_engine_wait(a.engine, SECOND);
+        assert_true(got.tag >> 32 < OWN_THREADS);
+        assert_int_equal((uint32_t)got.tag, next[got.tag >> 32]++);
+    }
+    for (uint32_t i = 0; i < OWN_THREADS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_null(writers[i].wrong);
+    }
     side_close(&a);
 }
 
@@ -529,7 +655,10 @@ int main(void) {
         cmocka_unit_test(test_H1_ipv6),
         cmocka_unit_test(test_H1_a_client_without_a_listener),
         cmocka_unit_test(test_H10_nobody_there),
-        cmocka_unit_test(test_H10_itself),
+        cmocka_unit_test(test_H16_itself_by_its_address),
+        cmocka_unit_test(test_H16_itself_under_another_name),
+        cmocka_unit_test(test_H16_itself_takes_an_entry_and_no_listener),
+        cmocka_unit_test(test_H16_itself_from_several_threads),
         cmocka_unit_test(test_H5_restart_at_the_same_port),
         cmocka_unit_test(test_H5_work_in_flight_ends_with_the_peer),
         cmocka_unit_test(test_H12_a_killed_peer_is_noticed),

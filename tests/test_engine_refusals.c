@@ -43,6 +43,103 @@ static void assert_gone_refused(struct lone *lone, int reason) {
     assert_int_equal((int)event.value, reason);
 }
 
+/* ---- nobody answers ---- */
+
+static void assert_why(struct lone *lone, weir_peer peer, const char *why) {
+    char text[WEIR_REFUSAL_TEXT_MAX];
+    assert_int_equal(weir_refusal_text(lone->engine, peer, text, sizeof(text)), WEIR_OK);
+    if (strstr(text, why) == NULL || (*why == '\0') != (text[0] == '\0'))
+        fail_msg("\"%s\" does not say \"%s\"", text, why);
+}
+
+/* The answer of its address is told while a dial goes on, and when its time is over. */
+static void test_W9_whether_somebody_listens_there_is_told(void **state) {
+    weir_peer peer;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    assert_why(lone, peer, "");
+    assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ENOTREADY);
+    uint64_t conn = lone_dialled(lone, THERE);
+    lone_run(lone);
+    assert_why(lone, peer, "no engine has answered yet");
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    assert_why(lone, peer, "no engine has answered yet");
+    lone_pass(lone, 30 * MS);
+    assert_int_not_equal(lone_dialled(lone, THERE), 0);
+    lone_pass(lone, 2 * SECOND);
+    assert_int_equal(lone_event(lone).error, WEIR_ECONNECT);
+    assert_why(lone, peer, "no engine has answered yet");
+
+    assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ENOTREADY);
+    lone_run(lone);
+    conn = lone_dialled(lone, THERE);
+    lone_say_iam(lone, conn, 1, THERE);
+    assert_why(lone, peer, "");
+    lone_answer(lone, conn, 1, 1);
+    assert_int_equal(lone_event(lone).type, WEIR_EVENT_UP);
+    assert_why(lone, peer, "");
+    lone_close(lone);
+}
+
+/* An address that refused once, and is silent now: the machine is off, or a firewall drops it. */
+static void test_W9_a_dial_that_meets_silence_says_nothing_old(void **state) {
+    weir_peer peer;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    assert_int_equal(weir_peer_open(lone->engine, THERE, &peer), WEIR_OK);
+    assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ENOTREADY);
+    lone_run(lone);
+    lone_cut(lone, lone->conn_count, WEIR_EPEER);
+    assert_why(lone, peer, "nobody listens");
+    uint64_t before = lone->conn_count;
+    lone_pass(lone, 2 * SECOND); /* it is dialled again, and nothing comes back */
+    assert_true(lone->conn_count > before);
+    assert_int_equal(lone_event(lone).error, WEIR_ECONNECT);
+    assert_why(lone, peer, "");
+
+    assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ENOTREADY);
+    lone_run(lone);
+    lone_cut(lone, lone->conn_count, WEIR_EPEER);
+    lone_pass(lone, 30 * MS);
+    lone_dialled(lone, THERE);
+    lone_pass(lone, 2 * SECOND);
+    assert_int_equal(lone_event(lone).error, WEIR_ECONNECT);
+    assert_why(lone, peer, "no engine has answered yet");
+    assert_int_equal(weir_peer_connect(lone->engine, peer), WEIR_ENOTREADY);
+    lone_run(lone);
+    assert_why(lone, peer, ""); /* of this dial nothing is known yet */
+    lone_close(lone);
+}
+
+/* A peer that called is there, whatever its address says: that is not why there is no session. */
+static void test_W9_of_a_peer_that_calls_its_address_says_nothing(void **state) {
+    weir_peer_info info = WEIR_PEER_INFO_INIT;
+    weir_transfer transfer;
+    uint64_t conn;
+
+    (void)state;
+    struct lone *lone = lone_open(NULL);
+    weir_peer peer = lone_meet(lone, 1, THERE, &conn);
+    lone_cut(lone, conn, WEIR_ECONNECT);
+    lone_cut(lone, lone->conn_count, WEIR_EPEER); /* the dial that follows */
+    conn = lone_visit(lone);
+    lone_return(lone, conn, 1, THERE);
+    lone->fail_all = WEIR_CQE_RETRY; /* the session breaks; a new one is asked for there */
+    assert_int_equal(weir_write(lone->engine, peer, NULL, 0,
+                                &(weir_transfer_options){.size = sizeof(weir_transfer_options),
+                                                         .flags = WEIR_TRANSFER_NOTIFY},
+                                &transfer),
+                     WEIR_OK);
+    lone_run(lone);
+    assert_int_equal(weir_peer_query(lone->engine, peer, &info), WEIR_OK);
+    assert_int_equal(info.connected, 0);
+    assert_why(lone, peer, "");
+    lone_close(lone);
+}
+
 /* ---- we are refused ---- */
 
 static void test_W9_a_refusal_for_good_ends_the_wish_and_its_reason_is_told(void **state) {
@@ -480,16 +577,16 @@ static void test_H15_ones_own_device_is_found_behind_others(void **state) {
 
 /* ---- another version of the protocol ---- */
 
-/* A message of version 10, of which only the head is as we know it. */
+/* A message of version 11, of which only the head is as we know it. */
 static void say_later_version(struct lone *lone, uint64_t conn) {
-    uint8_t bytes[64] = "WEIR\x0a\x00\x77\x00\x40\x00\x00\x00";
+    uint8_t bytes[64] = "WEIR\x0b\x00\x77\x00\x40\x00\x00\x00";
     memset(bytes + 12, 0xab, sizeof(bytes) - 12);
     lone_say_bytes(lone, conn, bytes, sizeof(bytes));
 }
 
 static void test_H15_W9_the_version_of_who_answers_is_told(void **state) {
     static const char expected[] =
-        "the peer speaks version 10 of the protocol, this library version 9";
+        "the peer speaks version 11 of the protocol, this library version 10";
     weir_peer peer;
 
     (void)state;
@@ -505,7 +602,7 @@ static void test_H15_W9_the_version_of_who_answers_is_told(void **state) {
     assert_text(lone, peer, expected);
     char stall[WEIR_STALL_TEXT_MAX];
     assert_int_equal(weir_stall_text(lone->engine, peer, stall, sizeof(stall)), WEIR_OK);
-    assert_non_null(strstr(stall, "it speaks version 10 of the protocol, this library 9"));
+    assert_non_null(strstr(stall, "it speaks version 11 of the protocol, this library 10"));
     lone_pass(lone, 2 * SECOND);
     assert_int_equal(weir_transfer_status(lone->engine, transfer), WEIR_ECONNECT);
     assert_text(lone, peer, expected);
@@ -537,6 +634,9 @@ static void test_H15_a_visitor_of_another_version_hears_ours(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_W9_whether_somebody_listens_there_is_told),
+        cmocka_unit_test(test_W9_a_dial_that_meets_silence_says_nothing_old),
+        cmocka_unit_test(test_W9_of_a_peer_that_calls_its_address_says_nothing),
         cmocka_unit_test(test_W9_a_refusal_for_good_ends_the_wish_and_its_reason_is_told),
         cmocka_unit_test(test_W9_a_reason_to_wait_is_told_when_the_time_is_over),
         cmocka_unit_test(test_W9_a_reason_to_wait_that_is_over_leaves_nothing),

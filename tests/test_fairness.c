@@ -398,7 +398,7 @@ static void test_S4_64_small_one_large_sim(void **state) {
 static void test_S4_one_large_64_small_shm(void **state) {
     (void)state;
     struct weir_device_caps caps;
-    if (device_table[0]->probe(&caps) != WEIR_OK)
+    if (device_table[0]->probe(NULL, &caps) != WEIR_OK)
         skip();
     on_every_world(large_then_small, false);
 }
@@ -406,7 +406,7 @@ static void test_S4_one_large_64_small_shm(void **state) {
 static void test_S4_64_small_one_large_shm(void **state) {
     (void)state;
     struct weir_device_caps caps;
-    if (device_table[0]->probe(&caps) != WEIR_OK)
+    if (device_table[0]->probe(NULL, &caps) != WEIR_OK)
         skip();
     on_every_world(small_then_large, false);
 }
@@ -424,7 +424,7 @@ static void test_M5_waiting_notifications_cost_nothing(void **state) {
     struct weir_device_caps caps;
     struct two two;
     (void)state;
-    if (device_table[0]->probe(&caps) != WEIR_OK)
+    if (device_table[0]->probe(NULL, &caps) != WEIR_OK)
         skip();
     two_open(&two, 0, 1);
     while (weir_peer_connect(two.engines[0], two.peer) == WEIR_ENOTREADY)

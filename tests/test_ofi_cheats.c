@@ -408,7 +408,7 @@ int main(void) {
     };
     struct weir_device_caps caps = {.note = ""};
     setenv("WEIR_OFI_ADDRESS", "127.0.0.1", 1);
-    if (ops->probe(&caps) != 0) {
+    if (ops->probe(NULL, &caps) != 0) {
         fprintf(stderr, "skipped: %s\n", caps.note);
         return 77;
     }

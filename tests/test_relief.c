@@ -135,7 +135,7 @@ static void test_S5_a_call_is_not_kept_by_others(void **state) {
     uint32_t most = 0;
     struct weir_device_caps caps;
     (void)state;
-    if (device_table[0]->probe(&caps) != WEIR_OK)
+    if (device_table[0]->probe(NULL, &caps) != WEIR_OK)
         skip();
     one_open(&a, true);
     one_open(&b, false);
@@ -235,7 +235,7 @@ static void test_W5_a_cancel_does_not_wait_for_who_has_the_engine(void **state) 
     void *error;
     struct weir_device_caps caps;
     (void)state;
-    if (device_table[0]->probe(&caps) != WEIR_OK)
+    if (device_table[0]->probe(NULL, &caps) != WEIR_OK)
         skip();
     one_open(&a, true);
     one_open(&b, false);

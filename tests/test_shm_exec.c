@@ -468,7 +468,7 @@ int main(int argc, char **argv) {
     struct weir_device_caps caps;
     if (argc > 4 && strcmp(argv[1], "--another-program") == 0)
         return another_program(argv + 2);
-    if (shm_device_ops.probe(&caps) != 0)
+    if (shm_device_ops.probe(NULL, &caps) != 0)
         return 77; /* meson: skipped */
     ssize_t length = readlink("/proc/self/exe", own_path, sizeof own_path - 1);
     if (os_env_init(&child_env) != 0 || length <= 0)

@@ -320,7 +320,7 @@ static int probe_as(become_fn *become, char note_out[WEIR_DEVICE_NOTE_MAX]) {
     assert_true(pid >= 0);
     if (pid == 0) {
         struct weir_device_caps caps;
-        told.rc = become() ? shm_device_ops.probe(&caps) : WEIR_ENOTSUP;
+        told.rc = become() ? shm_device_ops.probe(NULL, &caps) : WEIR_ENOTSUP;
         memcpy(told.note, caps.note, sizeof told.note);
         put(pipes[1], &told, sizeof told);
         _exit(0);
@@ -716,7 +716,7 @@ static void test_W6_what_strangers_bring_is_not_used(void **state) {
 
 int main(void) {
     struct weir_device_caps caps;
-    if (shm_device_ops.probe(&caps) != 0)
+    if (shm_device_ops.probe(NULL, &caps) != 0)
         return 77; /* meson: skipped */
     if (os_env_init(&child_env) != 0)
         return EXIT_FAILURE;

@@ -236,7 +236,7 @@ int main(void) {
         cmocka_unit_test(test_H13_one_who_knows_all_ends_a_qp_at_most),
     };
     struct weir_device_caps caps = {.note = ""};
-    if (ops->probe(&caps) != 0) {
+    if (ops->probe(NULL, &caps) != 0) {
         fprintf(stderr, "skipped: %s\n", caps.note);
         return 77;
     }

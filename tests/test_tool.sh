@@ -72,6 +72,28 @@ for name in want:
         grep -q '^  WEIR_RETRANSMIT_MS  *20 ms  default  ' "$dir/text" &&
         grep -q '^    refused: WEIR_POLL_BUDGET=x: not a whole' "$dir/text"
 }
+# The NIC that --device names, in the place of what the environment says; on each side its own.
+info_nic() (
+    mkdir -p "$dir/nic"
+    export WEIR_SHM_DIRECTORY=/nowhere
+    run info --device "shm:$dir/nic" >"$dir/text" || return 1
+    test "$(grep -c '^device ' "$dir/text")" = 1 && ! grep -q WEIR_OFI "$dir/text" &&
+        grep -q "^    WEIR_SHM_DIRECTORY  *$dir/nic  option  *text" "$dir/text" &&
+        run info --json --device "shm:$dir/nic" >"$dir/out.json" &&
+        json_holds '[d["available"] for d in r["devices"]] == [True] and {s["variable"]:
+            s["source"] for s in r["device_settings"]}["WEIR_SHM_DIRECTORY"] == "option"' &&
+        fails_as 'info: device shm:/nowhere: directory=/nowhere: No such file' info \
+            --device shm:/nowhere &&
+        fails_as 'info: device shm: WEIR_SHM_DIRECTORY=/nowhere' info
+)
+bench_nic() (
+    mkdir -p "$dir/nic"
+    export WEIR_SHM_DIRECTORY=/nowhere
+    run bench write --device "shm:$dir/nic" --seconds 0.05 --verify --json "$dir/out.json" >/dev/null &&
+        json_holds "r['options']['device'] == 'shm:$dir/nic'" &&
+        fails_as 'no directory is named behind the colon' bench write --device shm: &&
+        refused bench write --device tin:cans
+)
 # A setting that is refused, one of a device too, is no success.
 info_refused() {
     (export WEIR_CQ_DEPTH=1 && fails_as 'info: WEIR_CQ_DEPTH=1: not a whole number' info) || return 1
@@ -297,7 +319,8 @@ wrong_world() {
     echo '{"timestamp": 0, "input_length": 9, "output_length": 1, "hash_ids": [-1]}' >"$dir/bad"
     echo '{"timestamp": 5' >"$dir/cut"
     : >"$dir/empty"
-    fails bench replay --trace "$dir/nosuch" && fails bench trace --describe "$dir/bad" &&
+    fails_as 'cannot be named beforehand' serve --device auto:x &&
+        fails bench replay --trace "$dir/nosuch" && fails bench trace --describe "$dir/bad" &&
         fails bench trace --describe "$dir/cut" && fails bench trace --describe "$dir/empty" &&
         run bench trace --requests 20 --output "$dir/few" &&
         fails_as '--requests 21' bench replay --trace "$dir/few" --requests 21
@@ -495,7 +518,8 @@ C
     cd "$dir" || return 1
     LD_LIBRARY_PATH=$build timeout 600 ./target >"$dir/target.out" &
     target=$! alive=$!
-    until_so test -s descriptor && LD_LIBRARY_PATH=$build timeout 600 ./source
+    # It listens at 7193.
+    until_so grep -q ':1C19 00000000:0000 0A' /proc/net/tcp && LD_LIBRARY_PATH=$build timeout 600 ./source
     wait "$target" && grep -qx 'tag 42: one copy, no system call' target.out
 )
 
@@ -638,6 +662,21 @@ serve_anywhere() {
     done
     run info --json >"$dir/out.json" && json_holds '"127.0.0.1" in r["addresses"]' &&
         run info | grep -qx '  127\.0\.0\.1'
+}
+# Of such a server the address is told that it is given, and else how to give one.
+serve_advertised() {
+    serve --listen 0.0.0.0:0 --advertise 127.0.0.2 || return 1
+    case $address in 127.0.0.2:*) ;; *) return 1 ;; esac
+    run bench write --peer "$address" --seconds 0.1 --verify
+    good=$?
+    test ! -s "$dir/serve.err" || good=1
+    serve_ended TERM 0 && test $good -eq 0 || return 1
+    serve --listen 0.0.0.0:0 || return 1
+    until_so grep -qF -- "--advertise HOST names one, such as ${address%:*}" "$dir/serve.err"
+    good=$?
+    serve_ended TERM 0 && test $good -eq 0 &&
+        fails_as 'advertise 0.0.0.0: a wildcard, which names no host' serve --advertise 0.0.0.0 &&
+        run info | grep -qF "0.0.0.0:PORT peers are told one by --advertise ${address%:*}"
 }
 # get ACCEPT METHOD URL: the answer's status, type and text.
 get() {
@@ -821,6 +860,8 @@ check info_json info_json
 check info_lines info_lines
 check info_settings info_settings
 check info_refused info_refused
+check W11_info_of_a_nic info_nic
+check W11_bench_over_a_nic bench_nic
 check stray_variables stray_variables
 check wrong_settings wrong_settings
 check help help_everywhere
@@ -917,6 +958,7 @@ if run info | grep -q '^device ofi: available'; then
     check W10_full_range full_range
 fi
 check W10_serve_anywhere serve_anywhere
+check W12_serve_advertised serve_advertised
 check reader_gone reader_gone
 check M7_latency_waits_asleep waits_asleep write --latency
 check M7_memory_waits_asleep waits_asleep write --latency=memory

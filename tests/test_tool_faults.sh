@@ -68,6 +68,7 @@ own_memory() { faults --memory own --size 4K --depth 16 && judge; }
 drawn() (
     export LC_ALL="$1"
     faults || exit 1
+    cat "$dir/table" # for who reads why it failed
     for row in 'QP error here' 'QP error at the target' 'target killed, restarted' \
         'target stopped for 1 s'; do
         test "$(grep -c "^$row  *[0-9]" "$dir/table")" -eq 1 || exit 1

@@ -21,12 +21,14 @@ static char *fake_getenv(const char *name) {
     return fake_name != NULL && strcmp(name, fake_name) == 0 ? fake_value : NULL;
 }
 
+static const struct setting_source fake_source = {.get = fake_getenv};
+
 static int read_with(const char *name, const char *value, struct verbs_settings *settings,
                      char *note) {
     fake_name = name;
     snprintf(fake_value, sizeof fake_value, "%s", value);
     note[0] = '\0';
-    return settings_read(fake_getenv, settings, note);
+    return settings_read(&fake_source, settings, note);
 }
 
 static void test_M4_defaults_are_finite(void **state) {
@@ -51,7 +53,7 @@ static void test_settings_are_described(void **state) {
     (void)state;
     fake_name = NULL;
     uint32_t count = 0;
-    for (; verbs_setting(count, fake_getenv, &setting); count++) {
+    for (; verbs_setting(count, &fake_source, &setting); count++) {
         assert_string_equal(setting.device, "verbs");
         assert_int_equal(strncmp(setting.variable, "WEIR_VERBS_", 11), 0);
         assert_true(strlen(setting.what) > 4);
@@ -64,25 +66,25 @@ static void test_settings_are_described(void **state) {
         assert_string_equal(setting.text, "");
     }
     assert_int_equal(count, 12);
-    assert_false(verbs_setting(SIZE_MAX, fake_getenv, &setting));
+    assert_false(verbs_setting(SIZE_MAX, &fake_source, &setting));
     fake_name = "WEIR_VERBS_MTU";
     strcpy(fake_value, "1024");
-    assert_true(verbs_setting(3, fake_getenv, &setting));
+    assert_true(verbs_setting(3, &fake_source, &setting));
     assert_string_equal(setting.variable, fake_name);
     assert_true(setting.is_set && setting.value == 1024 && setting.fallback == UINT64_MAX);
     assert_true(setting.least == 256 && setting.most == 4096);
     strcpy(fake_value, "1500");
-    assert_true(verbs_setting(3, fake_getenv, &setting));
+    assert_true(verbs_setting(3, &fake_source, &setting));
     assert_int_equal(setting.status, WEIR_EINVAL);
     assert_int_equal(setting.value, UINT64_MAX);
     assert_string_equal(setting.note, "WEIR_VERBS_MTU=1500: not 256, 512, 1024, 2048 or 4096");
     strcpy(fake_value, "\xff\nWEIR_FAKE");
-    assert_true(verbs_setting(3, fake_getenv, &setting));
+    assert_true(verbs_setting(3, &fake_source, &setting));
     assert_string_equal(setting.note,
                         "WEIR_VERBS_MTU=??WEIR_FAKE: not 256, 512, 1024, 2048 or 4096");
     fake_name = "WEIR_VERBS_DEVICE";
     strcpy(fake_value, "rxe\n\xff_0");
-    assert_true(verbs_setting(11, fake_getenv, &setting));
+    assert_true(verbs_setting(11, &fake_source, &setting));
     assert_string_equal(setting.variable, fake_name);
     assert_string_equal(setting.text, "rxe??_0");
     assert_int_equal(setting.most, 0);
@@ -310,15 +312,16 @@ static void test_probe_says_why(void **state) {
     (void)state;
     struct weir_device_caps caps = {0};
     setenv("WEIR_VERBS_DEVICE", "no_such_device", 1);
-    assert_int_equal(verbs_device_ops.probe(&caps), WEIR_ENODEVICE);
+    assert_int_equal(verbs_device_ops.probe(NULL, &caps), WEIR_ENODEVICE);
     assert_string_equal(caps.note, "no RDMA device no_such_device");
     setenv("WEIR_VERBS_TIMEOUT", "soon", 1);
-    assert_int_equal(verbs_device_ops.probe(&caps), WEIR_EINVAL);
+    assert_int_equal(verbs_device_ops.probe(NULL, &caps), WEIR_EINVAL);
     assert_non_null(strstr(caps.note, "WEIR_VERBS_TIMEOUT=soon"));
     struct weir_device *device = NULL;
-    assert_int_equal(verbs_device_ops.open(NULL, &device), WEIR_EINVAL);
+    const struct weir_env env = {.ops = NULL};
+    assert_int_equal(verbs_device_ops.open(&env, &device), WEIR_EINVAL);
     unsetenv("WEIR_VERBS_TIMEOUT");
-    assert_int_equal(verbs_device_ops.open(NULL, &device), WEIR_ENODEVICE);
+    assert_int_equal(verbs_device_ops.open(&env, &device), WEIR_ENODEVICE);
     assert_null(device);
     unsetenv("WEIR_VERBS_DEVICE");
 }

@@ -316,24 +316,60 @@ static void test_settings_pkey_index(void **state) {
     struct weir_device_caps caps = {0};
     fake_reset();
     fake.pkeys[3] = 0x8123;
-    assert_int_equal(verbs_device_ops.probe(&caps), 0);
+    assert_int_equal(verbs_device_ops.probe(NULL, &caps), 0);
     assert_non_null(strstr(caps.note, ", P_Key 0"));
     setenv("WEIR_VERBS_PKEY_INDEX", "3", 1);
-    assert_int_equal(verbs_device_ops.probe(&caps), 0);
+    assert_int_equal(verbs_device_ops.probe(NULL, &caps), 0);
     assert_non_null(strstr(caps.note, ", P_Key 3"));
     struct weir_device *device = device_open();
     assert_int_equal(pkey_index_used(device), 3);
     device_close(device);
     setenv("WEIR_VERBS_PKEY_INDEX", "2", 1);
-    assert_int_equal(verbs_device_ops.probe(&caps), WEIR_EINVAL);
+    assert_int_equal(verbs_device_ops.probe(NULL, &caps), WEIR_EINVAL);
     assert_string_equal(caps.note, "WEIR_VERBS_PKEY_INDEX=2: fake0 port 1 has no P_Key there");
     setenv("WEIR_VERBS_PKEY_INDEX", "8", 1);
-    assert_int_equal(verbs_device_ops.probe(&caps), WEIR_EINVAL);
+    assert_int_equal(verbs_device_ops.probe(NULL, &caps), WEIR_EINVAL);
     assert_string_equal(caps.note, "WEIR_VERBS_PKEY_INDEX=8: fake0 port 1 has 8");
     setenv("WEIR_VERBS_PKEY_INDEX", "65536", 1);
-    assert_int_equal(verbs_device_ops.probe(&caps), WEIR_EINVAL);
+    assert_int_equal(verbs_device_ops.probe(NULL, &caps), WEIR_EINVAL);
     assert_non_null(strstr(caps.note, "not a number from 0 to 65535"));
     unsetenv("WEIR_VERBS_PKEY_INDEX");
+    assert_true(fake.closed);
+}
+
+/* ---- what the application names ---- */
+
+static int probe_named(const char *device, const char *port, struct weir_device_caps *caps) {
+    struct weir_device_wishes wishes = {.nic = {.count = 2}};
+    *caps = (struct weir_device_caps){.note = ""};
+    for (int i = 0; i < 2; i++) {
+        wishes.nic.parts[i].form = verbs_device_ops.nic[i];
+        snprintf(wishes.nic.parts[i].text, sizeof wishes.nic.parts[i].text, "%s",
+                 i == 0 ? device : port);
+    }
+    return verbs_device_ops.probe(&wishes, caps);
+}
+
+static void test_W11_the_device_and_the_port_that_are_named(void **state) {
+    (void)state;
+    struct weir_device_caps caps;
+    fake_reset();
+    setenv("WEIR_VERBS_DEVICE", "nowhere", 1);
+    setenv("WEIR_VERBS_PORT", "9", 1);
+    assert_int_equal(probe_named("fake0", "", &caps), 0); /* nor is the port looked at */
+    assert_non_null(strstr(caps.note, "fake0 port 1"));
+    assert_int_equal(probe_named("fake0", "1", &caps), 0);
+    unsetenv("WEIR_VERBS_DEVICE");
+    unsetenv("WEIR_VERBS_PORT");
+    assert_int_equal(probe_named("fake0", "2", &caps), WEIR_ENODEVICE);
+    assert_string_equal(caps.note, "fake0: no port 2 (its last one is 1)");
+    assert_int_equal(probe_named("mlx5_9", "", &caps), WEIR_ENODEVICE);
+    assert_string_equal(caps.note, "no RDMA device mlx5_9 (there are: fake0)");
+    assert_int_equal(probe_named("fake0", "256", &caps), WEIR_EINVAL);
+    assert_string_equal(caps.note, "port=256: not a number from 1 to 255");
+    fake.absent = true;
+    assert_int_equal(probe_named("mlx5_9", "", &caps), WEIR_ENODEVICE);
+    assert_string_equal(caps.note, "no RDMA device mlx5_9");
     assert_true(fake.closed);
 }
 
@@ -349,7 +385,7 @@ static void test_probe_knows_of_the_shared_receive_queue(void **state) {
             fake.attr.max_srq = has > 0;
             fake.attr.max_srq_wr = has > 1 ? 1024 : 0;
             setenv("WEIR_VERBS_SRQ", setting != 0 ? "1" : "0", 1);
-            assert_int_equal(verbs_device_ops.probe(&probed), 0);
+            assert_int_equal(verbs_device_ops.probe(NULL, &probed), 0);
             struct weir_device *device = device_open();
             verbs_device_ops.query(device, &opened);
             bool expected = setting != 0 && has > 1;
@@ -368,10 +404,10 @@ static void test_devices_that_cannot_read_are_refused(void **state) {
     struct weir_device_caps caps = {0};
     fake_reset();
     fake.attr.max_qp_init_rd_atom = 0;
-    assert_int_equal(verbs_device_ops.probe(&caps), WEIR_ENODEVICE);
+    assert_int_equal(verbs_device_ops.probe(NULL, &caps), WEIR_ENODEVICE);
     assert_string_equal(caps.note, "fake0: does no RDMA reads");
     fake.absent = true;
-    assert_int_equal(verbs_device_ops.probe(&caps), WEIR_ENODEVICE);
+    assert_int_equal(verbs_device_ops.probe(NULL, &caps), WEIR_ENODEVICE);
     assert_string_equal(caps.note, "no RDMA device (is its driver loaded?)");
 }
 
@@ -384,7 +420,7 @@ static void test_note_is_whole(void **state) {
     for (int i = 0; i < 16; i++)
         fake.gids[7].gid.raw[i] = (uint8_t)(i == 0 ? 0x20 : 0xee);
     fake.gids[7].gid_type = IBV_GID_TYPE_ROCE_V2;
-    assert_int_equal(verbs_device_ops.probe(&caps), 0);
+    assert_int_equal(verbs_device_ops.probe(NULL, &caps), 0);
     assert_string_equal(caps.note, "fake0 port 1, RoCE v2, GID 7 "
                                    "20ee:eeee:eeee:eeee:eeee:eeee:eeee:eeee, MTU 1024, P_Key 0");
 }
@@ -449,6 +485,7 @@ int main(void) {
         cmocka_unit_test(test_H9_the_default_partition_is_found),
         cmocka_unit_test(test_H9_the_partition_table_changes),
         cmocka_unit_test(test_settings_pkey_index),
+        cmocka_unit_test(test_W11_the_device_and_the_port_that_are_named),
         cmocka_unit_test(test_probe_knows_of_the_shared_receive_queue),
         cmocka_unit_test(test_devices_that_cannot_read_are_refused),
         cmocka_unit_test(test_note_is_whole),

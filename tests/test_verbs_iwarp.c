@@ -612,11 +612,11 @@ static void test_E6_no_device_without_the_manager(void **state) {
     fake_cm_reset();
     fake_cm.channel_error = ENOENT;
     assert_int_equal(verbs_device_ops.open(&env, &device), WEIR_ENODEVICE);
-    assert_int_equal(verbs_device_ops.probe(&caps), WEIR_ENODEVICE);
+    assert_int_equal(verbs_device_ops.probe(NULL, &caps), WEIR_ENODEVICE);
     assert_string_equal(caps.note, "fake0: iWARP needs the kernel's rdma_ucm");
     fake_cm_reset();
     fake_cm.bind_error = EADDRNOTAVAIL;
-    assert_int_equal(verbs_device_ops.probe(&caps), WEIR_ENODEVICE);
+    assert_int_equal(verbs_device_ops.probe(NULL, &caps), WEIR_ENODEVICE);
     assert_string_equal(caps.note, "fake0: iWARP, and its interface has no IP address");
     assert_int_equal(fake_cm.ids + fake_cm.channels, 0);
     assert_true(fake.closed);

@@ -241,7 +241,7 @@ static void test_W7_W10_what_the_limit_does_not_allow_is_named(void **state) {
         static uint8_t many[1 << 20];
         drop_lock();
         fake_reset();
-        assert_int_equal(verbs_device_ops.probe(&caps), 0);
+        assert_int_equal(verbs_device_ops.probe(NULL, &caps), 0);
         assert_true(caps.pins && caps.pin_bytes_left <= 65536);
         struct weir_device *device = device_open();
         fake.forbidden_access = IBV_ACCESS_LOCAL_WRITE;

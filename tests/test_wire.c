@@ -165,7 +165,7 @@ static void test_fields_arrive_where_they_belong(void **state) {
     assert_int_equal(back.qps.qps[1].psn, 0x030201);
     assert_int_equal(back.qps.qps[1].blob_length, 0);
     /* Little-endian, at the documented places. */
-    assert_memory_equal(bytes, "WEIR\x09\x00\x04\x00", 8);
+    assert_memory_equal(bytes, "WEIR\x0a\x00\x04\x00", 8);
     assert_memory_equal(bytes + WIRE_HEADER_SIZE, "\x08\x07\x06\x05\x04\x03\x02\x01\x09", 9);
     assert_memory_equal(bytes + WIRE_HEADER_SIZE + 16,
                         "\x88\x77\x66\x55\x44\x33\x22\x11\x89\x77\x66\x55\x44\x33\x22\x21", 16);

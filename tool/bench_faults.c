@@ -3,10 +3,9 @@
  *
  * The stream (flow.h) goes to a target of our own, and every byte of it is compared there. After a
  * while without one, each fault comes in its turn, and goes:
- *   - a QP error here: we write to memory that the target has released. Its device refuses, and the
- *     QP that carried the write is broken from our side (on efa nothing is, and the write fails
- * alone);
- *   - one there: the target writes to memory that we have released;
+ *   - a QP error here: we write to a page of the target that refuses it (lent.h), and the QP that
+ *     carried the write is broken from our side (on efa nothing is, and the write fails alone);
+ *   - one there: the target writes to such a page of ours;
  *   - the target is killed, and started again at the same address, where memory is asked for anew;
  *   - the target is stopped, and continued.
  * A fault is over when its own transfer has ended and a new session is up, when the new target has
@@ -23,6 +22,7 @@
 #include "bench.h"
 #include "flow.h"
 #include "host.h"
+#include "lent.h"
 #include "report.h"
 #include "session.h"
 #include "timeline.h"
@@ -31,7 +31,6 @@
 #define STOPPED_NS NS_PER_S
 #define BACK_NS    (10 * NS_PER_S) /* a rate that is not back by then is said not to be */
 #define UP_NS      (30 * NS_PER_S)
-#define LENT_BYTES 4096
 #define WORD_BYTES 8
 #define COLUMNS    76
 
@@ -53,7 +52,8 @@ struct faults {
     struct flow flow;
     struct flow_counts calm; /* before the first fault */
     struct fault faults[FAULT_KINDS];
-    weir_remote lent; /* by the target, and released there */
+    weir_remote lent; /* by the target */
+    struct lent page; /* that is lent to it */
     uint64_t target_cpu_ns;
     struct progress progress;
 };
@@ -81,7 +81,7 @@ static int await_up(struct faults *run, const weir_engine_info *before) {
     return 0;
 }
 
-/* The target lends a page and releases it again. Here it is known still. */
+/* The target lends a page, which it then refuses. Here it is known still. */
 static int prepare_here(struct faults *run) {
     struct flow *flow = &run->flow;
     int rc;
@@ -121,25 +121,30 @@ static int break_here(struct faults *run, struct fault *fault) {
 /* The same with the sides changed. */
 static int prepare_there(struct faults *run) {
     struct session *session = &run->session;
-    weir_memory memory;
-    void *base;
-    int rc = weir_memory_allocate(session->engine, LENT_BYTES, WEIR_ACCESS_ALL, &memory, &base);
+    int rc = lent_open(session->engine, session->options->device, &run->page);
 
     if (rc != 0)
         return session_fail(session, "the page that is lent to the target", rc);
-    if (session_send_export(session, memory) != 0 || flow_await(&run->flow, PROTO_EXPORTED) != 0)
+    if (session_send_export(session, run->page.memory) != 0 ||
+        flow_await(&run->flow, PROTO_EXPORTED) != 0)
         return -1;
     rc = -(int)(proto_argument(run->flow.answer.tag) & 0xffff);
     if (rc == 0)
-        rc = session_release(session, memory);
+        rc = lent_refuse(session->engine, &run->page);
     return rc == 0 ? 0 : session_fail(session, "the page that is lent to the target", rc);
 }
 
 static int break_there(struct faults *run, struct fault *fault) {
+    int rc;
+
     if (flow_ask(&run->flow, PROTO_STRIKE, PROTO_STRUCK) != 0)
         return -1;
     fault->status = -(int)(proto_argument(run->flow.answer.tag) & 0xffff);
-    return 0;
+    while ((rc = lent_close(run->session.engine, &run->page)) == WEIR_EBUSY) {
+        if (flow_pass(&run->flow) != 0)
+            return -1;
+    }
+    return rc == 0 ? 0 : session_fail(&run->session, "the page that was lent to the target", rc);
 }
 
 /* Whether the refusal was of the write alone, as on a device where a WR that fails breaks nothing.
@@ -158,7 +163,7 @@ static int act_broken(struct faults *run, struct fault *fault,
     if (counters(run, &before) != 0 || make(run, fault) != 0 || counters(run, &now) != 0)
         return -1;
     if (fault->status == 0)
-        return complain(WHAT ": a write to memory that was released went well");
+        return complain(WHAT ": a write to a page that refuses went well");
     return broke_nothing(fault, &before, &now) ? 0 : await_up(run, &before);
 }
 
@@ -383,8 +388,12 @@ static void print_timeline(const struct faults *run, FILE *out) {
     unsigned columns = timeline_draw(timeline, COLUMNS, letters(), line), last = 0;
 
     memset(marks, ' ', sizeof(marks));
-    for (enum fault_kind kind = 0; kind < FAULT_KINDS; kind++) {
-        last = timeline_column(timeline, COLUMNS, run->faults[kind].outage.at_ns);
+    /* Faults of one column, where one of them took that long, have their marks side by side. */
+    for (unsigned kind = 0; kind < FAULT_KINDS; kind++) {
+        unsigned at = timeline_column(timeline, COLUMNS, run->faults[kind].outage.at_ns);
+        unsigned most = COLUMNS - FAULT_KINDS + kind;
+        at = kind > 0 && at <= last ? last + 1 : at;
+        last = at < most ? at : most;
         marks[last] = (char)('1' + kind);
     }
     fprintf(out, "\n  %s\n  %.*s\n", line, (int)last + 1, marks);

@@ -370,12 +370,12 @@ static int measure_both(struct incast *incast, struct session *session, struct r
 /* Of the senders, the target and this process. */
 static uint64_t memory_needed(const struct options *o) {
     weir_device_info device = WEIR_DEVICE_INFO_INIT;
+    weir_engine_options asked = WEIR_ENGINE_OPTIONS_INIT;
     uint64_t payload = o->senders * o->window * pacer_stride(o), engine = 0;
 
-    for (size_t i = 0; weir_device_query(i, &device) == 0; i++) {
-        if (strcmp(device.name, o->device != NULL ? o->device : "shm") == 0)
-            engine = device.engine_bytes;
-    }
+    asked.device = o->device;
+    if (weir_device_choose(&asked, &device) == 0)
+        engine = device.engine_bytes;
     if (o->op == OP_SEND) {
         struct proto_open open = target_open(o);
         return payload + proto_inbox_bytes(&open) + engine;

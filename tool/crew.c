@@ -42,7 +42,7 @@ struct member {
 
 uint64_t crew_peers(const char *device) {
     uint64_t limit = host_descriptors();
-    uint64_t each = device == NULL || strcmp(device, "shm") == 0 ? FDS_SHM_PEER : FDS_OTHER;
+    uint64_t each = options_device_is(device, "shm") ? FDS_SHM_PEER : FDS_OTHER;
 
     return limit > FDS_ENGINE ? (limit - FDS_ENGINE) / each : 0;
 }

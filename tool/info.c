@@ -74,12 +74,32 @@ static void setting_print(const weir_setting_info *s) {
         printf("    %s%s\n", s->status != 0 ? "refused: " : "", s->note);
 }
 
-static void device_settings_print(void) {
+/* The index-th device to be told of: all, or the one that is asked for. */
+static bool device_at(const struct options *options, size_t index, weir_device_info *device) {
+    weir_engine_options asked = WEIR_ENGINE_OPTIONS_INIT;
+
+    asked.device = options->device;
+    if (options->device == NULL)
+        return index < DEVICES_MAX && weir_device_query(index, device) == 0;
+    return index == 0 && weir_device_choose(&asked, device) == 0;
+}
+
+static bool device_setting_at(const struct options *options, size_t index, weir_setting_info *s) {
+    weir_engine_options asked = WEIR_ENGINE_OPTIONS_INIT;
+
+    asked.device = options->device;
+    if (index >= SETTINGS_MAX)
+        return false;
+    return (options->device == NULL ? weir_device_setting_query(index, s)
+                                    : weir_engine_setting_query(&asked, index, s)) == 0;
+}
+
+static void device_settings_print(const struct options *options) {
     weir_setting_info s = WEIR_SETTING_INFO_INIT;
     char value[32], range[64];
     const char *device = "";
 
-    for (size_t i = 0; i < SETTINGS_MAX && weir_device_setting_query(i, &s) == 0; i++) {
+    for (size_t i = 0; device_setting_at(options, i, &s); i++) {
         if (strcmp(device, s.name) != 0)
             printf("settings of the device %s\n", s.name);
         device = s.name;
@@ -127,7 +147,24 @@ static json_t *addresses(void) {
     return all;
 }
 
+/* The host that an engine at all addresses names to who asks it: "" if there is none. */
+static void host_of_all(char out[WEIR_ADDRESS_MAX]) {
+    weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
+    weir_engine *engine;
+
+    options.listen = "0.0.0.0:0";
+    options.transfers_max = options.segments_max = options.peers_max = 1;
+    options.memories_max = options.remotes_max = options.notifications_max = 1;
+    out[0] = '\0';
+    if (weir_engine_open(&options, &engine) != 0)
+        return;
+    if (weir_engine_address(engine, out, WEIR_ADDRESS_MAX) == 0)
+        *strrchr(out, ':') = '\0';
+    weir_engine_close(engine);
+}
+
 static void addresses_print(void) {
+    char host[WEIR_ADDRESS_MAX];
     json_t *all = addresses(), *one;
     size_t i;
 
@@ -135,16 +172,19 @@ static void addresses_print(void) {
     json_array_foreach(all, i, one) {
         printf("  %s\n", json_string_value(one));
     }
+    host_of_all(host);
+    if (host[0] != '\0')
+        printf("  behind --listen 0.0.0.0:PORT peers are told one by --advertise %s\n", host);
     json_decref(all);
 }
 
-static void print_text(void) {
+static void print_text(const struct options *options) {
     weir_device_info device = WEIR_DEVICE_INFO_INIT;
     weir_setting_info setting = WEIR_SETTING_INFO_INIT;
     weir_stray_info stray = WEIR_STRAY_INFO_INIT;
 
     printf("weir %s\n", weir_version());
-    for (size_t i = 0; i < DEVICES_MAX && weir_device_query(i, &device) == 0; i++)
+    for (size_t i = 0; device_at(options, i, &device); i++)
         device_print(&device);
     printf("limits\n");
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
@@ -153,24 +193,24 @@ static void print_text(void) {
     printf("settings\n");
     for (size_t i = 0; i < SETTINGS_MAX && weir_setting_query(NULL, i, &setting) == 0; i++)
         setting_print(&setting);
-    device_settings_print();
+    device_settings_print(options);
     for (size_t i = 0; weir_stray_query(i, &stray) == 0; i++)
         printf("%s  %s\n", i == 0 ? "variables that nobody reads\n" : "", stray.note);
 }
 
-static int print_json(void) {
+static int print_json(const struct options *options) {
     weir_device_info device = WEIR_DEVICE_INFO_INIT;
     weir_setting_info setting = WEIR_SETTING_INFO_INIT;
     json_t *devices = json_array(), *limit = json_object(), *settings = json_array();
     json_t *of_devices = json_array(), *root;
 
-    for (size_t i = 0; i < DEVICES_MAX && weir_device_query(i, &device) == 0; i++)
+    for (size_t i = 0; device_at(options, i, &device); i++)
         json_array_append_new(devices, device_json(&device));
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
         json_object_set_new(limit, limits[i].name, json_integer((json_int_t)limits[i].value));
     for (size_t i = 0; i < SETTINGS_MAX && weir_setting_query(NULL, i, &setting) == 0; i++)
         json_array_append_new(settings, settings_describe(&setting));
-    for (size_t i = 0; i < SETTINGS_MAX && weir_device_setting_query(i, &setting) == 0; i++)
+    for (size_t i = 0; device_setting_at(options, i, &setting); i++)
         json_array_append_new(of_devices, settings_describe(&setting));
     root = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "weir", weir_version(), "devices",
                      devices, "limits", limit, "addresses", addresses(), "settings", settings,
@@ -184,7 +224,7 @@ static int print_json(void) {
 }
 
 /* Whether an engine that were opened now would be refused: 0, or -1 after complaining. */
-static int look_for_refused(void) {
+static int look_for_refused(const struct options *options) {
     weir_device_info device = WEIR_DEVICE_INFO_INIT;
     weir_setting_info setting = WEIR_SETTING_INFO_INIT;
 
@@ -192,9 +232,10 @@ static int look_for_refused(void) {
         if (setting.status != 0)
             return complain("info: %s (%s)", setting.note, weir_error_name(setting.status));
     }
-    for (size_t i = 0; i < DEVICES_MAX && weir_device_query(i, &device) == 0; i++) {
-        if (device.available == WEIR_EINVAL)
-            return complain("info: device %s: %s (%s)", device.name, device.note,
+    for (size_t i = 0; device_at(options, i, &device); i++) {
+        if (device.available == WEIR_EINVAL || (options->device != NULL && device.available != 0))
+            return complain("info: device %s: %s (%s)",
+                            options->device != NULL ? options->device : device.name, device.note,
                             weir_error_name(device.available));
     }
     return 0;
@@ -202,8 +243,8 @@ static int look_for_refused(void) {
 
 int info_print(const struct options *options) {
     if (!options->json_flag)
-        print_text();
-    else if (print_json() != 0)
+        print_text(options);
+    else if (print_json(options) != 0)
         return EXIT_FAILED;
-    return look_for_refused() == 0 ? EXIT_OK : EXIT_FAILED;
+    return look_for_refused(options) == 0 ? EXIT_OK : EXIT_FAILED;
 }

@@ -65,6 +65,8 @@ struct entry {
 #define LATENCY_BYTES 8
 
 static const struct entry entries[] = {
+    {"advertise", "HOST[:PORT]", "tell peers this address [where it listens]", KIND_TEXT,
+     ON(CMD_SERVE), AT(advertise), 0, 0},
     {"listen", "HOST:PORT", "serve there; port 0: a free one [127.0.0.1:0]", KIND_TEXT,
      ON(CMD_SERVE), AT(listen), 0, 0},
     {"memory-max", "SIZE", "memory that one client may ask for [16G]", KIND_SIZE, ON(CMD_SERVE),
@@ -178,8 +180,10 @@ static const struct entry entries[] = {
     {"dial", NULL, "the one calls the many, not they it", KIND_FLAG, ON(CMD_STORM), AT(dial), 0, 1},
     {"most-resent", "SHARE", "fail when more was said again, a handshake", KIND_REAL, ON(CMD_STORM),
      AT(most_resent), 0, 1000},
-    {"device", "NAME", "device to use [shm]", KIND_TEXT,
+    {"device", "NAME", "device, or one NIC of it: verbs:mlx5_0/1 [shm]", KIND_TEXT,
      ON_SESSION | ON(CMD_SERVE) | ON(CMD_WAKE) | ON(CMD_STORM) | ON(CMD_ALL), AT(device), 0, 0},
+    {"device", "NAME", "of this device, or NIC, and no other", KIND_TEXT, ON(CMD_INFO), AT(device),
+     0, 0},
     {"qps", "N", "QPs of the connection [1]", KIND_COUNT, ON_SESSION | ON(CMD_SERVE), AT(qps), 1,
      WEIR_QPS_MAX},
     {"depth", "N", "send-queue depth to ask for [256]", KIND_COUNT, ON_SESSION | ON(CMD_SERVE),
@@ -436,6 +440,14 @@ static void set_defaults(enum command command, struct options *options) {
                                 .requests = command == CMD_TRACE ? 2000 : 0};
 }
 
+bool options_device_is(const char *device, const char *name) {
+    size_t length = strlen(name);
+
+    if (device == NULL)
+        device = "shm";
+    return strncmp(device, name, length) == 0 && (device[length] == '\0' || device[length] == ':');
+}
+
 /* The device that the library takes for "auto", by its name, which both sides and the results tell.
  */
 static const char *best_device(void) {
@@ -449,17 +461,20 @@ static const char *best_device(void) {
     return "shm";
 }
 
-/* Complains unless this library was built with a device of that name. */
+/* Complains unless this library was built with a device of that name. Whether there is the NIC that
+ * may be behind it, and whether it may be, the library says when it is opened. */
 static int check_device(enum command command, const char *name) {
     char names[256] = "";
     weir_device_info device = WEIR_DEVICE_INFO_INIT;
 
     for (size_t i = 0; weir_device_query(i, &device) == 0; i++) {
         size_t used = strlen(names);
-        if (strcmp(device.name, name) == 0)
+        if (options_device_is(name, device.name))
             return 0;
         snprintf(names + used, sizeof(names) - used, "%s%s", i > 0 ? ", " : "", device.name);
     }
+    if (options_device_is(name, "auto"))
+        return 0;
     return complain("%s --device %s: not built in; this weir has: %s", commands[command].words,
                     name, names);
 }

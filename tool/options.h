@@ -48,6 +48,7 @@ enum latency_kind { LATENCY_NONE = 0, LATENCY_NOTIFY = 1, LATENCY_MEMORY = 2 };
 struct options {
     enum command command;
     const char *files[OPTIONS_FILES_MAX]; /* the words of report and trace; NULL: not given */
+    const char *advertise;
     const char *listen;
     const char *peer;
     const char *device;
@@ -128,6 +129,10 @@ struct option_value {
 /* Calls each() for every option that this command takes. */
 void options_each(const struct options *options,
                   void (*each)(const struct option_value *value, void *context), void *context);
+
+/* Whether `device`, NULL for the default, is the device of this name, or a NIC of it ("ofi:eth0").
+ */
+bool options_device_is(const char *device, const char *name);
 
 /* "64 KiB" for 65536, "100 B", "1.5 GiB"; out has at least 32 bytes. */
 const char *options_size_text(uint64_t bytes, char *out);

@@ -483,7 +483,8 @@ int session_touch(struct session *session) {
 
 /* A release waits for peers that are inside an access, or that cannot say yet that they are not:
  * weir_memory_release(3) bounds that. */
-int session_release(struct session *session, weir_memory memory) {
+/* As weir_memory_release, again until it is not EINPROGRESS. */
+static int session_release(struct session *session, weir_memory memory) {
     int rc;
 
     do

@@ -50,8 +50,6 @@ int session_join(struct session *session, const struct options *options, const c
 enum session_export { SESSION_KEEP, SESSION_EXPORT };
 int session_open(struct session *session, const struct proto_open *open, uint64_t local_bytes,
                  enum session_export export);
-/* As weir_memory_release, again until it is not EINPROGRESS. */
-int session_release(struct session *session, weir_memory memory);
 int session_close(struct session *session);
 
 /* Our own target is killed; until session_reopen its transfers end with statuses. */

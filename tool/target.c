@@ -174,10 +174,10 @@ static int allocate(struct target *target, struct served *served) {
         rc = weir_memory_register(target->engine, base, bytes, WEIR_ACCESS_ALL, &served->memory);
     }
     served->base = base;
+    if (rc == 0 && served->open.kind == PROTO_KIND_FAULTS)
+        return lent_open(target->engine, target->options->device, &served->lent);
     if (rc == 0 && scratch != 0) {
-        rc = weir_memory_allocate(target->engine, scratch,
-                                  served->open.kind == PROTO_KIND_FAULTS ? WEIR_ACCESS_ALL : 0,
-                                  &served->scratch, &base);
+        rc = weir_memory_allocate(target->engine, scratch, 0, &served->scratch, &base);
         served->scratch_base = base;
     }
     return rc;
@@ -203,7 +203,8 @@ static int release(struct target *target, struct served *served) {
     if (rc == WEIR_EBUSY)
         return rc;
     served->remote.id = 0;
-    if (release_memory(target, &served->scratch) != 0 ||
+    if (lent_close(target->engine, &served->lent) != 0 ||
+        release_memory(target, &served->scratch) != 0 ||
         release_memory(target, &served->memory) != 0)
         return WEIR_EBUSY;
     if (served->map_bytes != 0)
@@ -615,6 +616,22 @@ static int print_address(const weir_engine *engine, const struct metrics *metric
     return 0;
 }
 
+/* A server at all addresses does not know which of them its peers see. */
+static void suggest_advertise(const struct options *options, const weir_engine *engine) {
+    char address[WEIR_ADDRESS_MAX];
+
+    if (options->advertise != NULL || options->listen == NULL ||
+        (strncmp(options->listen, "0.0.0.0:", 8) != 0 &&
+         strncmp(options->listen, "[::]:", 5) != 0) ||
+        weir_engine_address(engine, address, sizeof(address)) != 0)
+        return;
+    fprintf(
+        stderr,
+        "weir: serve: listens at all addresses, and tells peers none: --advertise HOST names one, "
+        "such as %.*s\n",
+        (int)(strrchr(address, ':') - address), address);
+}
+
 static int open_engine(struct target *target) {
     const struct options *options = target->options;
     weir_engine_options engine = WEIR_ENGINE_OPTIONS_INIT;
@@ -622,6 +639,7 @@ static int open_engine(struct target *target) {
 
     engine.device = options->device;
     engine.listen = options->listen;
+    engine.advertise = options->advertise;
     engine.qp_count = (uint32_t)options->qps;
     engine.sq_depth = (uint32_t)options->depth;
     engine.flags = WEIR_ENGINE_SERIAL;
@@ -656,8 +674,10 @@ int target_serve(const struct options *options) {
 
     if (rc == 0)
         rc = print_address(target.engine, target.metrics);
-    if (rc == 0)
+    if (rc == 0) {
+        suggest_advertise(options, target.engine);
         serve_loop(&target);
+    }
     if (target.device_failed)
         rc = complain("serve: %s (%s)", weir_strerror(WEIR_EDEVICE), weir_error_name(WEIR_EDEVICE));
     metrics_close(target.metrics);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lent.h"
 #include "options.h"
 #include "proto.h"
 #include "weir.h"
@@ -34,6 +35,7 @@ struct served {
     struct proto_open open;
     weir_memory memory;  /* what the client imported */
     weir_memory scratch; /* local source and destination of our own transfers */
+    struct lent lent;    /* of a session of faults */
     weir_remote remote;  /* the client's memory, when it was exported */
     unsigned char *base;
     unsigned char *scratch_base;

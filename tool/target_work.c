@@ -13,7 +13,6 @@
 #define FILL_MEMORY_BYTES 4096
 #define LIST_ENTRY        8 /* bytes of an id or page number */
 #define WATCH_SPINS       64
-#define LENT_BYTES        4096 /* the scratch of a session of faults is what it lends */
 #define WORD_BYTES        8
 
 /* The session's queued transfer. */
@@ -388,9 +387,9 @@ int work_lend(struct target *target, struct served *served) {
     size_t length = sizeof(descriptor);
     int rc;
 
-    if (served->open.kind != PROTO_KIND_FAULTS || served->scratch.id == 0)
+    if (served->open.kind != PROTO_KIND_FAULTS || served->lent.memory.id == 0)
         return WEIR_EINVAL;
-    rc = weir_memory_export(target->engine, served->scratch, descriptor, &length);
+    rc = weir_memory_export(target->engine, served->lent.memory, descriptor, &length);
     if (rc != 0)
         return rc;
     return target_send(target, served, proto_tag(PROTO_LENT, 0), descriptor, (uint32_t)length, NULL,
@@ -400,14 +399,11 @@ int work_lend(struct target *target, struct served *served) {
 int work_recall(struct target *target, struct served *served) {
     int rc;
 
-    if (served->open.kind != PROTO_KIND_FAULTS || served->scratch.id == 0)
+    if (served->open.kind != PROTO_KIND_FAULTS || served->lent.memory.id == 0)
         return WEIR_EINVAL;
-    do
-        rc = weir_memory_release(target->engine, served->scratch);
-    while (rc == WEIR_EINPROGRESS); /* a client that is still inside */
+    rc = lent_refuse(target->engine, &served->lent);
     if (rc != 0)
         return rc;
-    served->scratch.id = 0;
     return target_send(target, served, proto_tag(PROTO_RECALLED, 0), NULL, 0, NULL, 0);
 }
 

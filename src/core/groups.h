@@ -43,8 +43,8 @@ void groups_join(struct groups *groups, uint32_t member, uint32_t group);
 /* Harmless when it is in none. */
 void groups_leave(struct groups *groups, uint32_t member);
 
-/* The member's group, the first and the last member of a group, the next one of the same:
- * GROUPS_NONE: none. */
+/* The member's group, the first and the last member of a group, the next one and the one before of
+ * the same: GROUPS_NONE: none. */
 static inline uint32_t groups_of(const struct groups *groups, uint32_t member) {
     return groups->links[member].group - 1;
 }
@@ -56,6 +56,10 @@ static inline uint32_t groups_last(const struct groups *groups, uint32_t group) 
 }
 static inline uint32_t groups_next(const struct groups *groups, uint32_t member) {
     return groups->links[member].next - 1;
+}
+
+static inline uint32_t groups_before(const struct groups *groups, uint32_t member) {
+    return groups->links[member].prev - 1;
 }
 
 /* A hash of bytes that others may choose: seed is a secret of the table's. */

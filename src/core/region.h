@@ -26,11 +26,13 @@ struct region_local {
     bool leaving; /* its release has begun, and failed so far: nothing else may be done with it */
     bool allocated;
     bool mapped; /* the application can read it at base */
+    bool named;  /* it was published */
     struct weir_mr mr;
 };
 
 struct region_remote {
     uint64_t id;
+    uint64_t named; /* it was opened by this entry's name (asked.h); 0: by a descriptor */
     uint64_t party; /* region_party() of the incarnation that exported it; 0: of a dead one */
     uint64_t raddr;
     uint64_t length;
@@ -41,6 +43,7 @@ struct region_remote {
     bool live;
     uint8_t instance[16];
     struct weir_rmr rmr;
+    uint64_t here; /* the memory of this engine's that it is; 0: a peer's, which the device has */
 };
 
 struct regions {

@@ -61,7 +61,7 @@
 #include "ports.h"
 
 enum {
-    WIRE_VERSION = 9,
+    WIRE_VERSION = 10,
     WIRE_INSTANCE_SIZE = 16,
     WIRE_HEADER_SIZE = 44,
     WIRE_DEVICES_VERSION = 1,

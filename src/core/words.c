@@ -17,8 +17,47 @@ static bool meet_valid(const struct word *word) {
            word->meet.memory.length >= room_memory(word->meet.chunk_bytes, 1);
 }
 
+static bool name_valid(const struct word_named *named) {
+    bool whole = named->length > 0 && named->length < WEIR_NAME_MAX;
+    for (uint32_t i = 0; whole && i < named->length; i++)
+        whole = named->bytes[i] != 0;
+    return whole;
+}
+
+static bool listed_valid(const struct word_named *named) {
+    if (named->place == 0)
+        return named->size == 0 && named->kind == NAME_NOTHING && named->length == 0;
+    return name_valid(named) && ((named->kind == NAME_MEMORY && named->size > 0) ||
+                                 (named->kind == NAME_VALUE && named->size <= WEIR_VALUE_MAX));
+}
+
+static bool names_valid(const struct word *word) {
+    if (word->inbox != 0)
+        return false;
+    switch (word->kind) {
+    case WORD_LOOKUP:
+        return name_valid(&word->named);
+    case WORD_VALUE:
+        return word->named.version != 0 && word->named.length <= WEIR_VALUE_MAX;
+    case WORD_LISTED:
+        return listed_valid(&word->named);
+    case WORD_NAMED:
+        return word->memory.version != 0;
+    default:
+        return true;
+    }
+}
+
 static bool word_valid(const struct word *word) {
     switch (word->kind) {
+    case WORD_LOOKUP:
+    case WORD_LIST:
+    case WORD_NAMED:
+    case WORD_VALUE:
+    case WORD_NOTHING:
+    case WORD_LISTED:
+    case WORD_CHANGED:
+        return names_valid(word);
     case WORD_SHUT:
         return word->shut.place != 0 && word->shut.chunk < ROOM_CHUNKS_MAX && lines(word->shut.end);
     case WORD_MEET:
@@ -94,6 +133,29 @@ static bool put_body(struct writer *w, const struct word *word) {
     case WORD_CALL:
         put_uint(w, word->place, 8);
         return true;
+    case WORD_LOOKUP:
+        put_bytes(w, word->named.bytes, word->named.length);
+        return true;
+    case WORD_LIST:
+        put_uint(w, word->named.place, 8);
+        return true;
+    case WORD_NAMED:
+        put_uint(w, word->memory.version, 8);
+        return put_memory(w, &word->memory.memory);
+    case WORD_VALUE:
+        put_uint(w, word->named.version, 8);
+        put_bytes(w, word->named.bytes, word->named.length);
+        return true;
+    case WORD_LISTED:
+        put_uint(w, word->named.place, 8);
+        put_uint(w, word->named.size, 8);
+        put_uint(w, word->named.kind, 4);
+        put_bytes(w, word->named.bytes, word->named.length);
+        return true;
+    case WORD_CHANGED:
+        put_uint(w, word->hash, 8);
+        return true;
+    case WORD_NOTHING:
     case WORD_LEFT:
     case WORD_LOOK:
     case WORD_AHEAD:
@@ -147,6 +209,35 @@ static void get_grant(struct reader *r, struct room_grant *grant) {
     grant->keep = (chunk & WORD_KEEP) != 0;
 }
 
+/* All that is left. */
+static void get_text(struct reader *r, struct word_named *named) {
+    if (r->bad || r->left > sizeof(named->bytes)) {
+        r->bad = true;
+        return;
+    }
+    named->length = (uint32_t)r->left;
+    get_bytes(r, named->bytes, r->left);
+}
+
+static void get_names_body(struct reader *r, struct word *word) {
+    if (word->kind == WORD_CHANGED)
+        word->hash = get_uint(r, 8);
+    if (word->kind == WORD_NAMED) {
+        word->memory.version = get_uint(r, 8);
+        get_memory(r, &word->memory.memory);
+    }
+    if (word->kind == WORD_VALUE)
+        word->named.version = get_uint(r, 8);
+    if (word->kind == WORD_LIST || word->kind == WORD_LISTED)
+        word->named.place = get_uint(r, 8);
+    if (word->kind == WORD_LISTED) {
+        word->named.size = get_uint(r, 8);
+        word->named.kind = (uint32_t)get_uint(r, 4);
+    }
+    if (word->kind == WORD_LOOKUP || word->kind == WORD_VALUE || word->kind == WORD_LISTED)
+        get_text(r, &word->named);
+}
+
 static void get_body(struct reader *r, struct word *word) {
     switch (word->kind) {
     case WORD_WANT:
@@ -187,6 +278,8 @@ static void get_body(struct reader *r, struct word *word) {
     case WORD_BACK:
     case WORD_KIND_END:
         break;
+    default:
+        get_names_body(r, word);
     }
 }
 
@@ -258,12 +351,14 @@ bool word_shared_take(const uint8_t **in_io, uint32_t *length_io, struct word_sh
 
 const char *word_kind_name(enum word_kind kind) {
     static const char *const names[WORD_KIND_END] = {
-        [WORD_WANT] = "WANT",     [WORD_SHUT] = "SHUT",     [WORD_LEFT] = "LEFT",
-        [WORD_LOOK] = "LOOK",     [WORD_AHEAD] = "AHEAD",   [WORD_MEET] = "MEET",
-        [WORD_GRANT] = "GRANT",   [WORD_CALL] = "CALL",     [WORD_ABSENT] = "ABSENT",
-        [WORD_OPENED] = "OPENED", [WORD_CLOSED] = "CLOSED", [WORD_POOL] = "POOL",
-        [WORD_MAPPED] = "MAPPED", [WORD_BACK] = "BACK",     [WORD_NOW] = "NOW",
-        [WORD_FULL] = "FULL",
+        [WORD_WANT] = "WANT",     [WORD_SHUT] = "SHUT",       [WORD_LEFT] = "LEFT",
+        [WORD_LOOK] = "LOOK",     [WORD_AHEAD] = "AHEAD",     [WORD_MEET] = "MEET",
+        [WORD_GRANT] = "GRANT",   [WORD_CALL] = "CALL",       [WORD_ABSENT] = "ABSENT",
+        [WORD_OPENED] = "OPENED", [WORD_CLOSED] = "CLOSED",   [WORD_POOL] = "POOL",
+        [WORD_MAPPED] = "MAPPED", [WORD_BACK] = "BACK",       [WORD_NOW] = "NOW",
+        [WORD_FULL] = "FULL",     [WORD_LOOKUP] = "LOOKUP",   [WORD_LIST] = "LIST",
+        [WORD_NAMED] = "NAMED",   [WORD_VALUE] = "VALUE",     [WORD_NOTHING] = "NOTHING",
+        [WORD_LISTED] = "LISTED", [WORD_CHANGED] = "CHANGED",
     };
     return kind >= WORD_WANT && kind < WORD_KIND_END ? names[kind] : "?";
 }

@@ -30,15 +30,27 @@ extern const size_t device_table_count;
  * devices, TCP and shared memory, which takes as long as to probe them. NULL: there is none. */
 const struct weir_device_ops *device_find(const char *name);
 
-/* The index-th environment variable that a backend reads; false past the last. get is
- * getenv(3). */
-bool device_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
+/* Likewise of a name that may have a NIC behind it: "verbs:mlx5_0/1". Whether there is such a NIC
+ * is for probe and open to say, with nic_out in their wishes. ENODEVICE: there is no such backend.
+ * EINVAL: what is behind the colon cannot be taken apart; note_out says why. */
+int device_choose(const char *name, const struct weir_device_ops **ops_out,
+                  struct weir_device_nic *nic_out, char note_out[WEIR_DEVICE_NOTE_MAX]);
 
-/* The variables that each of them reads, likewise. */
-bool shm_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
-bool verbs_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
-bool efa_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
-bool ofi_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
+/* The index-th setting of all backends, by its environment variable; false past the last. get is
+ * getenv(3). nic: what is named of a backend, or NULL. */
+bool device_setting(size_t index, char *(*get)(const char *name), const struct weir_device_nic *nic,
+                    struct weir_device_setting *out);
+
+/* The settings of each of them, likewise. */
+struct setting_source;
+bool shm_setting(size_t index, const struct setting_source *source,
+                 struct weir_device_setting *out);
+bool verbs_setting(size_t index, const struct setting_source *source,
+                   struct weir_device_setting *out);
+bool efa_setting(size_t index, const struct setting_source *source,
+                 struct weir_device_setting *out);
+bool ofi_setting(size_t index, const struct setting_source *source,
+                 struct weir_device_setting *out);
 
 /* The name of the index-th; NULL past the last. */
 const char *device_variable(size_t index);

@@ -133,6 +133,7 @@ const char *weir_event_name(int type) {
         [WEIR_EVENT_DEVICE_FAILED] = "device_failed",
         [WEIR_EVENT_STALLED] = "stalled",
         [WEIR_EVENT_RESUMED] = "resumed",
+        [WEIR_EVENT_NAME] = "name",
     };
     if (type < WEIR_EVENT_UP || (size_t)type >= sizeof(names) / sizeof(names[0]))
         return "?";
@@ -237,6 +238,20 @@ int weir_peer_open(weir_engine *engine, const char *address, weir_peer *peer_out
     return rc;
 }
 
+int weir_peer_self(weir_engine *engine, weir_peer *peer_out) {
+    if (engine == NULL || peer_out == NULL)
+        return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
+    struct peer *peer;
+    own_enter(engine);
+    int rc = peer_self(engine, &peer);
+    if (rc == WEIR_OK)
+        peer_out->id = peer->id;
+    own_leave(engine);
+    return rc;
+}
+
 int weir_peer_close(weir_engine *engine, weir_peer handle) {
     if (engine == NULL)
         return WEIR_EINVAL;
@@ -248,6 +263,7 @@ int weir_peer_close(weir_engine *engine, weir_peer handle) {
     if (peer != NULL && peer->refs > 0) {
         rc = WEIR_OK;
         peer->refs--;
+        engine->worked = true; /* calls that wait for something of it end */
         found_address(engine, peer);
         if (peer->refs == 0)
             peer_closed(engine, peer);
@@ -286,6 +302,8 @@ int weir_peer_connect(weir_engine *engine, weir_peer handle) {
 static void query(weir_engine *engine, struct peer *peer, weir_peer_info *out) {
     *out = (weir_peer_info){.size = out->size, .sessions = peer->sessions_up};
     memcpy(out->address, peer->address, sizeof(out->address));
+    if (peer->loop && engine->listening)
+        memcpy(out->address, engine->reach, sizeof(out->address));
     memcpy(out->instance, peer->instance, sizeof(out->instance));
     out->pending = peer_pending(peer) + peer->room_waits;
     out->peer.id = peer->handle;
@@ -339,7 +357,7 @@ static int qp_query(weir_engine *engine, const struct peer *peer, size_t index, 
         out->admission_wait_ns += now - peer->waits_since_ns;
     else if (peer->waits_for == WEIR_WAITING_INFLIGHT)
         out->inflight_wait_ns += now - peer->waits_since_ns;
-    if (peer->live == NONE)
+    if (peer->live == NONE || peer->loop)
         return index == 0 ? WEIR_OK : WEIR_EINVAL;
     const struct session *session = &peer->sessions[peer->live];
     if (index >= session->qp_used)
@@ -445,26 +463,58 @@ static void look_for_memlock(const struct weir_device_caps *caps,
              (unsigned long long)((needed + 1023) / 1024));
 }
 
+/* Of an engine with these options, which are resolved. */
+static void describe(const struct weir_device_ops *ops, const struct weir_device_wishes *wishes,
+                     const weir_engine_options *options, weir_device_info *out) {
+    struct weir_device_caps caps = {0};
+    out->available = ops->probe(wishes, &caps);
+    snprintf(out->name, sizeof(out->name), "%s", ops->name);
+    out->message_bytes_max = caps.message_bytes_max;
+    out->inline_bytes_max = caps.inline_bytes_max;
+    out->sq_depth_max = caps.sq_depth_max;
+    memcpy(out->note, caps.note, sizeof(out->note));
+    out->ordered = caps.ordered;
+    out->completes_inline = caps.completes_inline;
+    out->qps_max = caps.qps_max;
+    out->engine_bytes = engine_bytes(options);
+    out->address_bytes = open_address_bytes(options, &caps);
+    look_for_memlock(&caps, options, out);
+}
+
+static int write_device(weir_device_info *full, weir_device_info *info) {
+    full->size = info->size;
+    memcpy(info, full, info->size < sizeof(*full) ? info->size : sizeof(*full));
+    return WEIR_OK;
+}
+
 int weir_device_query(size_t index, weir_device_info *info) {
     if (info == NULL || info->size < sizeof(size_t) || index >= device_table_count)
         return WEIR_EINVAL;
-    struct weir_device_caps caps = {0};
     weir_device_info full = WEIR_DEVICE_INFO_INIT;
-    full.available = device_table[index]->probe(&caps);
-    snprintf(full.name, sizeof(full.name), "%s", device_table[index]->name);
-    full.message_bytes_max = caps.message_bytes_max;
-    full.inline_bytes_max = caps.inline_bytes_max;
-    full.sq_depth_max = caps.sq_depth_max;
-    memcpy(full.note, caps.note, sizeof(full.note));
-    full.ordered = caps.ordered;
-    full.completes_inline = caps.completes_inline;
-    full.qps_max = caps.qps_max;
     weir_engine_options defaults;
     settings_resolve(NULL, getenv, &defaults, NULL); /* its error is weir_setting_query's to tell */
-    full.engine_bytes = engine_bytes(&defaults);
-    full.address_bytes = open_address_bytes(&defaults, &caps);
-    look_for_memlock(&caps, &defaults, &full);
-    full.size = info->size;
-    memcpy(info, &full, info->size < sizeof(full) ? info->size : sizeof(full));
-    return WEIR_OK;
+    describe(device_table[index], NULL, &defaults, &full);
+    return write_device(&full, info);
+}
+
+int weir_device_choose(const weir_engine_options *options, weir_device_info *info) {
+    if (info == NULL || info->size < sizeof(size_t) || !settings_size_fits(options))
+        return WEIR_EINVAL;
+    weir_device_info full = WEIR_DEVICE_INFO_INIT;
+    weir_engine_options resolved;
+    settings_resolve(options, getenv, &resolved, NULL); /* likewise */
+    const struct weir_device_ops *ops;
+    struct weir_device_nic nic;
+    struct weir_device_wishes wishes;
+    full.available = device_choose(resolved.device, &ops, &nic, full.note);
+    if (full.available == WEIR_ENODEVICE)
+        return WEIR_ENODEVICE;
+    if (full.available != WEIR_OK) {
+        snprintf(full.name, sizeof(full.name), "%.*s", (int)strcspn(resolved.device, ":"),
+                 resolved.device);
+        return write_device(&full, info);
+    }
+    open_wishes(&resolved, &nic, &wishes);
+    describe(ops, &wishes, &resolved, &full);
+    return write_device(&full, info);
 }

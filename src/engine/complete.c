@@ -157,7 +157,12 @@ void complete_held(weir_engine *engine) {
         recv_taken(engine, qp, held.life, held.buffer, CREDIT_NOTES);
         session_qp_free(engine, qp);
     }
-    atomic_store(&engine->held_some, false);
+    /* The engine's own notifications to itself wait behind these. */
+    struct peer *self = engine->self != NONE ? peer_at(engine, engine->self) : NULL;
+    if (self != NULL && self->lists[LIST_CREDITS].count > 0)
+        run_later(engine, self);
+    else
+        atomic_store(&engine->held_some, false);
 }
 
 /* Decodes a message and takes account of its credits. False: no engine sends such a message, or

@@ -39,8 +39,7 @@ bool conn_identify(weir_engine *engine, uint64_t conn, enum wire_type type, cons
     memcpy(message.from, engine->instance, WIRE_INSTANCE_SIZE);
     if (to != NULL)
         memcpy(message.to, to, WIRE_INSTANCE_SIZE);
-    if (engine->listening && address_dialable(engine->address))
-        memcpy(message.address, engine->address, sizeof(message.address));
+    memcpy(message.address, engine->told, sizeof(message.address));
     uint8_t bytes[WEIR_CONTROL_MESSAGE_MAX];
     uint32_t length;
     if (wire_encode(&message, bytes, sizeof(bytes), &length) != WEIR_OK ||

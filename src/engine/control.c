@@ -50,11 +50,21 @@ static uint64_t pass_for(const struct peer *peer, uint64_t conn) {
 
 /* Any visitor is answered, and no peer is made before its HELLO. The visitor's instance and address
  * are kept until then, as far as there is room. */
+/* What an IAM to ourselves shows, so that nobody else passes for us by repeating our instance. */
+static uint64_t pass_of_self(weir_engine *engine) {
+    if (engine->self_pass == 0)
+        engine->ports.env.ops->entropy(engine->ports.env.self, &engine->self_pass,
+                                       sizeof(engine->self_pass));
+    engine->self_pass |= 1;
+    return engine->self_pass;
+}
+
 static void on_who(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
     struct peer *peer = peer_by_instance(engine, message->from);
-    uint64_t pass = peer != NULL ? pass_for(peer, conn) : 0;
+    bool ours = memcmp(message->from, engine->instance, WIRE_INSTANCE_SIZE) == 0;
+    uint64_t pass = ours ? pass_of_self(engine) : peer != NULL ? pass_for(peer, conn) : 0;
     if (!conn_identify(engine, conn, WIRE_IAM, message->from, pass, false) || engine->closing ||
-        memcmp(message->from, engine->instance, WIRE_INSTANCE_SIZE) == 0)
+        ours)
         return;
     if (peer == NULL || peer_is_leaving(peer)) {
         struct visitor *visitor = visitor_add(engine, conn);
@@ -236,8 +246,9 @@ static void answer_waiting(weir_engine *engine, struct peer *opened) {
         conn_identify(engine, visitor->conn, WIRE_IAM, visitor->instance, 0, false);
 }
 
-/* This instance answers on a connection that we dialled. False: we did not dial it. */
-static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instance) {
+/* This instance answers on a connection that we dialled, and shows this pass (0: none). False: we
+ * did not dial it. */
+static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instance, uint64_t pass) {
     struct peer *peer = dialled_on(engine, conn);
     if (peer == NULL)
         return false;
@@ -255,6 +266,7 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
         dial_answered(engine, peer);
     /* Our own address: a peer that claims it is reached by its connection. */
     peer->dial_failed = memcmp(instance, engine->instance, WIRE_INSTANCE_SIZE) == 0;
+    peer->shows_self = peer->dial_failed && pass != 0 && pass == engine->self_pass;
     peer->conn_last = conn;
     peer_learned(engine, peer, instance);
     if (asked && peer_is_there(peer) && memcmp(peer->instance, instance, WIRE_INSTANCE_SIZE) == 0)
@@ -270,7 +282,7 @@ static bool dialled_is(weir_engine *engine, uint64_t conn, const uint8_t *instan
 }
 
 static void on_iam(weir_engine *engine, uint64_t conn, const struct wire_message *message) {
-    if (!engine->closing && !dialled_is(engine, conn, message->from))
+    if (!engine->closing && !dialled_is(engine, conn, message->from, message->pass))
         on_visitor_iam(engine, conn, message);
 }
 
@@ -280,7 +292,7 @@ static struct peer *new_instance(weir_engine *engine, uint64_t conn,
                                  const struct wire_message *message) {
     const struct peer *peer = engine->closing ? NULL : dialled_on(engine, conn);
     if (peer != NULL && !peer_is_known(peer) && peer->dial == DIAL_ASKING) {
-        dialled_is(engine, conn, message->from);
+        dialled_is(engine, conn, message->from, 0);
         return peer_by_instance(engine, message->from);
     }
     return first_hello(engine, conn, message);

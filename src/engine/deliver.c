@@ -42,6 +42,26 @@ bool deliver_holds(weir_engine *engine, const struct peer *peer) {
     return held_of(engine, peer, &(uint32_t){0}) != NULL;
 }
 
+static void put(weir_engine *engine, weir_notification *out, uint64_t from, uint64_t tag,
+                const uint8_t *payload, uint32_t length) {
+    out->from.id = from;
+    out->tag = tag;
+    out->length = length;
+    out->reserved = 0;
+    memcpy(out->payload, payload, length);
+    queue_put(&engine->notifications);
+    engine->stats.notifications_received++;
+    engine->worked = true;
+}
+
+bool deliver_own(weir_engine *engine, const struct peer *peer, uint64_t tag, const uint8_t *payload,
+                 uint32_t length) {
+    weir_notification *out = queue_room(&engine->notifications);
+    if (out != NULL)
+        put(engine, out, peer->handle, tag, payload, length);
+    return out != NULL;
+}
+
 /* Puts an accepted notification into the application's queue; false: full. from: the handle of a
  * peer that has ended; else 0. */
 bool deliver(weir_engine *engine, struct peer *peer, uint64_t from, const uint8_t *bytes) {
@@ -52,16 +72,10 @@ bool deliver(weir_engine *engine, struct peer *peer, uint64_t from, const uint8_
     int rc = wire_data_decode(bytes, wire_data_length(bytes), &data);
     assert(rc == WEIR_OK); /* it was decoded when it was accepted */
     (void)rc;
-    out->from.id = from != 0 ? from : peer->handle;
     if (from == 0)
         peer_told(peer);
-    out->tag = data.tag;
-    out->length = data.payload_length;
-    out->reserved = 0;
-    memcpy(out->payload, bytes + WIRE_DATA_SIZE, data.payload_length);
-    queue_put(&engine->notifications);
-    engine->stats.notifications_received++;
-    engine->worked = true;
+    put(engine, out, from != 0 ? from : peer->handle, data.tag, bytes + WIRE_DATA_SIZE,
+        data.payload_length);
     return true;
 }
 

@@ -17,4 +17,8 @@ bool deliver_holds(weir_engine *engine, const struct peer *peer);
 void deliver_later(weir_engine *engine, struct peer *peer, struct qp *qp, uint32_t buffer);
 void deliver_ended(weir_engine *engine, const struct peer *peer);
 
+/* Puts a notification of this engine's to itself into the application's queue; false: full. */
+bool deliver_own(weir_engine *engine, const struct peer *peer, uint64_t tag, const uint8_t *payload,
+                 uint32_t length);
+
 #endif

@@ -248,7 +248,19 @@ static bool waits_in_turn(const weir_engine *engine, const struct peer *peer,
     return i != NONE || peer_is_suspicious(peer);
 }
 
+/* Of this engine itself: its application does not take what it sends itself. */
+static uint32_t own(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
+    if (out->credit_waits > 0) {
+        out->peer_notifications = queue_count(&engine->notifications);
+        return WEIR_STALL_PEER_NOTIFICATIONS;
+    }
+    uint32_t room = out->room_waits > 0 ? no_room(engine, peer, out) : WEIR_STALL_TURN;
+    return room == WEIR_STALL_INBOX_FULL ? WEIR_STALL_PEER_MESSAGES : room;
+}
+
 static uint32_t connected(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
+    if (peer->loop)
+        return own(engine, peer, out);
     if (peer->proving)
         return WEIR_STALL_CONNECT;
     if (out->parked == out->waiting)

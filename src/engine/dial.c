@@ -198,6 +198,8 @@ bool dial_unmade(int error) {
 /* The dial came to nothing. A name that does not exist ends the wish for a peer that was never met;
  * of one that is there it says as little as silence. */
 static void unanswered(weir_engine *engine, struct peer *peer, int error) {
+    if (peer->dial == DIAL_CALLING) /* else a connection was there, on which no engine answered */
+        peer->met_there = error == WEIR_EPEER ? MET_NOBODY : MET_UNKNOWN;
     if (dial_unmade(error))
         peer->dial_error = error;
     if (error == WEIR_EADDRESS && !peer_is_there(peer))
@@ -211,6 +213,7 @@ static void unanswered(weir_engine *engine, struct peer *peer, int error) {
 static void call(weir_engine *engine, struct peer *peer) {
     peer->dial = DIAL_CALLING;
     peer->dial_next_ns = UINT64_MAX;
+    peer->met_there = MET_UNKNOWN; /* of this one: an address that refused may be silent now */
     uint64_t conn = 0;
     int rc = engine->ports.control.ops->dial(engine->ports.control.self, peer->address, &conn);
     TRACE_PEER(engine, dial, peer, rc, conn, 0);
@@ -246,6 +249,7 @@ void dial_answered(weir_engine *engine, struct peer *peer) {
     peer->dial = DIAL_NONE;
     peer->version_theirs = 0;
     peer->dials_answered++;
+    peer->met_there = MET_UNKNOWN;
 }
 
 /* No connection of the peer's is left. A dial that is under way was begun when there was one: the
@@ -319,8 +323,10 @@ static void ask(weir_engine *engine, struct peer *peer, bool again) {
 }
 
 void dial_connected(weir_engine *engine, struct peer *peer) {
-    if (peer->dial == DIAL_CALLING)
-        ask(engine, peer, false);
+    if (peer->dial != DIAL_CALLING)
+        return;
+    peer->met_there = MET_SILENCE;
+    ask(engine, peer, false);
 }
 
 void dial_timer(weir_engine *engine, struct peer *peer, uint64_t now) {
@@ -413,7 +419,7 @@ void dial_prove(weir_engine *engine, struct peer *peer) {
  * its QPs count, too. */
 static bool is_of_use(const weir_engine *engine, const struct peer *peer) {
     return peer->standing.state != STANDING_NEW || peer->told == TOLD || peer->refs > 0 ||
-           peer_wants_session(peer) || peer_open_alias(engine, peer) != NONE ||
+           peer_wants_session(engine, peer) || peer_open_alias(engine, peer) != NONE ||
            !endpoint_at_rest(&peer->endpoint);
 }
 

@@ -83,7 +83,7 @@ static inline bool is_reached(const weir_engine *engine, const struct stream *st
  * and their order is their stream's. NULL: none, now. */
 static __attribute__((noinline)) struct weir_qp *qp_of(const weir_engine *engine,
                                                        const struct peer *peer) {
-    if (peer->live == NONE || peer->proving || engine->closing)
+    if (peer->live == NONE || peer->proving || peer->loop || engine->closing)
         return NULL;
     const struct qp *qp = &engine->qps[peer->sessions[peer->live].qps[0]];
     return qp_is_usable(qp) ? qp->qp : NULL;

@@ -14,6 +14,7 @@
 #include "diagnose.h"
 #include "dial.h"
 #include "found.h"
+#include "names.h"
 #include "notes.h"
 #include "peer.h"
 #include "post.h"
@@ -63,6 +64,8 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t number) {
     engine->stats.sessions_up++;
     weir_event_type event = standing_step(&peer->standing, STANDING_IN_UP);
     bool recovered = event == WEIR_EVENT_RECOVERED;
+    if (event == WEIR_EVENT_UP)
+        names_up(engine, peer);
     peer->recoveries += recovered;
     peer_tell(engine, event, peer, recovered ? peer->cause.error : 0,
               recovered ? peer->cause.culprit : 0);
@@ -76,7 +79,7 @@ static void up(weir_engine *engine, struct peer *peer, uint32_t number) {
      * is gone, or is the same engine, or one of the two addresses is wrong: dial it and ask. */
     struct peer *other = peer->dialable ? found_at(engine, peer->address, true, NULL) : NULL;
     for (; other != NULL; other = found_at(engine, peer->address, true, other)) {
-        if (other != peer && other->alias == NONE && !peer_is_leaving(other))
+        if (other != peer && other->alias == NONE && !other->loop && !peer_is_leaving(other))
             dial_ask_there(engine, other);
     }
 }

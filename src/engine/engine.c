@@ -18,6 +18,7 @@
 #include "sleep.h"
 #include "step.h"
 #include "streams.h"
+#include "tables.h"
 #include "trace.h"
 #include "transfer.h"
 
@@ -39,6 +40,41 @@ static int register_buffers(weir_engine *e) {
     return rc;
 }
 
+/* The address with the port at which the engine listens, if it has none. */
+static int with_port(const weir_engine *e, const char *text, char out[WEIR_ADDRESS_MAX]) {
+    const struct weir_control *control = &e->ports.control;
+    const char *port = strrchr(e->address, ':'), *colon = strchr(text, ':');
+    bool bare_v6 = text[0] != '[' && colon != NULL && colon != strrchr(text, ':');
+    int length = snprintf(out, WEIR_ADDRESS_MAX, "%s", text);
+    if (length < WEIR_ADDRESS_MAX && control->ops->check(control->self, out) == WEIR_OK)
+        return WEIR_OK;
+    if (port == NULL)
+        return WEIR_EADDRESS;
+    length = snprintf(out, WEIR_ADDRESS_MAX, bare_v6 ? "[%s]%s" : "%s%s", text, port);
+    return length < WEIR_ADDRESS_MAX ? control->ops->check(control->self, out) : WEIR_EADDRESS;
+}
+
+/* Sets what peers are told, and what the application may tell them. Peers do not look up names. */
+static int advertise(weir_engine *e, const char *text) {
+    const struct weir_control *control = &e->ports.control;
+    char address[WEIR_ADDRESS_MAX] = "";
+    if (text == NULL) {
+        memcpy(e->reach, e->address, sizeof(e->reach));
+        if (e->listening && address_dialable(e->address))
+            memcpy(e->told, e->address, sizeof(e->told));
+        return WEIR_OK;
+    }
+    int rc = e->listening ? with_port(e, text, address) : WEIR_EADDRESS;
+    bool is_numeric = rc == WEIR_OK && control->ops->numeric(control->self, address);
+    if (rc != WEIR_OK || (address[0] == '[' && !is_numeric))
+        return WEIR_EADDRESS;
+    e->advertises = true;
+    memcpy(e->reach, address, sizeof(e->reach));
+    if (is_numeric)
+        memcpy(e->told, address, sizeof(e->told));
+    return WEIR_OK;
+}
+
 static int listen_at(weir_engine *e, const char *address) {
     if (address == NULL)
         address = "127.0.0.1:0";
@@ -47,7 +83,6 @@ static int listen_at(weir_engine *e, const char *address) {
     int rc = e->ports.control.ops->listen(e->ports.control.self, address, e->address,
                                           sizeof(e->address));
     e->listening = rc == WEIR_OK;
-    memcpy(e->reach, e->address, sizeof(e->reach));
     return rc;
 }
 
@@ -124,12 +159,15 @@ int engine_create(const weir_engine_options *options, const struct weir_ports *p
     if (rc != WEIR_OK)
         goto free_arena;
     rc = listen_at(e, limits.listen);
+    if (rc == WEIR_OK)
+        rc = advertise(e, limits.advertise);
     if (rc != WEIR_OK)
         goto release_buffers;
     if (ports->recorder.memory != NULL)
         record(e);
     e->options.listen = NULL; /* the caller's strings are not kept */
     e->options.device = NULL;
+    e->options.advertise = NULL;
     *engine_out = e;
     return WEIR_OK;
 
@@ -164,7 +202,7 @@ static void fail_unheard(weir_engine *engine) {
 static void release_memory(weir_engine *engine) {
     for (uint32_t i = 0; i < engine->regions.remote_count; i++) {
         struct region_remote *remote = &engine->regions.remotes[i];
-        if (remote->live)
+        if (remote->live && remote->here == 0)
             engine->device_ops->mr_forget(engine->device, &remote->rmr);
         remote->live = false;
     }

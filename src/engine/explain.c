@@ -16,6 +16,7 @@ struct note {
     char text[WEIR_OPEN_NOTE_MAX];
 };
 
+/* As it was asked for; "auto" is what was taken. */
 static const char *device_name(const weir_engine_options *options) {
     const struct weir_device_ops *found = device_find(options->device);
     return found != NULL ? found->name : options->device;
@@ -47,30 +48,49 @@ static bool explain_setting(const weir_engine_options *options, struct note *not
     return false;
 }
 
-/* The device is not built in, or its probe says why it cannot be used. */
+/* The device is not built in, or its probe says why it, or the NIC that is named, cannot be used.
+ */
 static bool explain_device(const weir_engine_options *options, struct note *note) {
-    const char *name = device_name(options);
     char names[2 * WEIR_DEVICE_NAME_MAX] = "";
     weir_device_info device = WEIR_DEVICE_INFO_INIT;
-    for (size_t i = 0; weir_device_query(i, &device) == WEIR_OK; i++) {
-        size_t used = strlen(names);
-        snprintf(names + used, sizeof(names) - used, "%s%s", used > 0 ? ", " : "", device.name);
-        if (strcmp(device.name, name) != 0)
-            continue;
+    if (weir_device_choose(options, &device) == WEIR_OK) {
         if (device.available != WEIR_OK)
-            snprintf(note->text, sizeof(note->text), "device %s: %s%s%s", name,
+            snprintf(note->text, sizeof(note->text), "device %.80s: %s%s%s", device_name(options),
                      weir_strerror(device.available), device.note[0] != '\0' ? ": " : "",
                      device.note);
         return device.available != WEIR_OK;
     }
-    snprintf(note->text, sizeof(note->text), "device %.32s: not built in; there is %s", name,
-             names);
+    for (size_t i = 0; i < device_table_count; i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof(names) - used, "%s%s", used > 0 ? ", " : "",
+                 device_table[i]->name);
+    }
+    size_t length = strcspn(options->device, ":");
+    if (length == 0 || length > 32)
+        length = strnlen(options->device, 32);
+    snprintf(note->text, sizeof(note->text), "device %.*s: not built in; there is %s", (int)length,
+             options->device, names);
     return true;
+}
+
+/* The note is one line, whatever the options say. */
+static void make_line(char *text) {
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            *text = '?';
+    }
 }
 
 static bool explain_listen(const weir_engine_options *options, struct note *note) {
     char why[128];
     const char *address = options->listen != NULL ? options->listen : "127.0.0.1:0";
+    if (options->advertise != NULL &&
+        (strcmp(address, "none") == 0 ||
+         os_explain_advertise(options->advertise, why, sizeof(why)))) {
+        snprintf(note->text, sizeof(note->text), "advertise %.160s: %s", options->advertise,
+                 strcmp(address, "none") == 0 ? "the engine does not listen" : why);
+        return true;
+    }
     os_explain_listen(address, why, sizeof(why));
     snprintf(note->text, sizeof(note->text), "listen %.160s: %s", address, why);
     return true;
@@ -80,11 +100,14 @@ static bool explain_listen(const weir_engine_options *options, struct note *note
 static bool explain_limits(const weir_engine_options *options, struct note *note) {
     char why[160];
     weir_engine_options full;
+    const struct weir_device_ops *ops;
+    struct weir_device_nic nic;
+    struct weir_device_wishes wishes;
     struct weir_device_caps caps = {0};
     settings_resolve(options, getenv, &full, NULL);
-    for (size_t i = 0; i < device_table_count; i++) {
-        if (strcmp(device_table[i]->name, device_name(options)) == 0)
-            device_table[i]->probe(&caps);
+    if (device_choose(options->device, &ops, &nic, caps.note) == WEIR_OK) {
+        open_wishes(&full, &nic, &wishes);
+        ops->probe(&wishes, &caps);
     }
     if (!os_explain_address_space(open_address_bytes(&full, &caps), why, sizeof(why)) &&
         !os_explain_file_size(caps.map_bytes, why, sizeof(why)) &&
@@ -116,7 +139,7 @@ int weir_open_explain(const weir_engine_options *options, int error, char *note_
     struct note note;
     if (error >= 0 || note_out == NULL || note_size == 0)
         return WEIR_EINVAL;
-    if (in->size < offsetof(weir_engine_options, transfers_max) || in->size > OPTIONS_SIZE_MAX) {
+    if (!settings_size_fits(in)) {
         snprintf(note.text, sizeof(note.text),
                  "size of the options is %zu: set it with WEIR_ENGINE_OPTIONS_INIT", in->size);
     } else {
@@ -126,6 +149,7 @@ int weir_open_explain(const weir_engine_options *options, int error, char *note_
             snprintf(note.text, sizeof(note.text), "device %s: %s", device_name(&full),
                      weir_strerror(error));
     }
+    make_line(note.text);
     snprintf(note_out, note_size, "%s", note.text);
     return WEIR_OK;
 }

@@ -8,6 +8,7 @@
 
 #include "engine.h"
 #include "found.h"
+#include "names.h"
 #include "power.h"
 #include "records.h"
 
@@ -51,6 +52,7 @@ static void layout(weir_engine *e, struct carver *c) {
     e->peers_mask = power_of_two(o->peers_max) - 1;
     e->peers = carve(c, (size_t)e->peers_mask + 1, sizeof(struct peer));
     e->found_memory = carve(c, 1, found_bytes(o));
+    e->names_memory = carve(c, 1, names_bytes(o));
     e->parts = carve(c, (size_t)o->peers_max * WINDOW_SIZE, sizeof(struct parts));
     e->watch_notes = carve(c, o->peers_max, sizeof(struct watch_notes));
     e->pile.count = 2 * o->peers_max;
@@ -120,6 +122,7 @@ static void start_tables(weir_engine *e) {
     bits_init(&e->qps_made, e->qps_made.words, e->qps_max);
     groups_init(&e->beacons, e->beacons.heads, 1, e->qps_max);
     found_start(e, e->found_memory);
+    names_start(e, e->names_memory);
     e->regions.version = 1;
     e->regions.local_count = o->memories_max;
     e->regions.remote_count = o->remotes_max;
@@ -137,6 +140,7 @@ static void start_tables(weir_engine *e) {
     e->spare_missing = SPARE_BLOCKS;
     records_refill(e);
     e->run_head = e->run_tail = NONE;
+    e->self = NONE;
     e->import_next_ns = UINT64_MAX;
     e->noted_head = e->noted_tail = e->stays_head = NONE;
     e->inflight_head = e->inflight_tail = e->inflight_turn = NONE;

@@ -68,7 +68,8 @@ void lending_copied(weir_engine *engine, struct transfer *transfer) {
 
 bool lending_says(const weir_engine *engine, const struct stream *stream) {
     const struct lending *lending = lending_at(engine, stream);
-    return lending != NULL && lending->offer == OFFER_DUE && stream->state == STREAM_MET;
+    return lending != NULL && lending->offer == OFFER_DUE && stream->state == STREAM_MET &&
+           !engine->peers[stream->peer].loop;
 }
 
 bool lending_say(weir_engine *engine, struct stream *stream, struct word *word_out) {

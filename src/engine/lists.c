@@ -35,6 +35,7 @@ static void enter_list(weir_engine *engine, struct peer *peer, struct transfer *
         set_waiting(transfer, list == LIST_ROOM ? WEIR_WAITING_SLOTS : waits[kind]);
     list_of(engine, peer, transfer)->count++;
     peer->waits += list != LIST_SHELF;
+    engine->waits += list != LIST_SHELF;
     peer->credit_waits += waits_for_credit(list);
     peer->suspects += transfer_is_suspect(transfer);
     if (list == LIST_ROOM) {
@@ -71,6 +72,7 @@ void list_push_posted(weir_engine *engine, struct peer *peer, struct transfer *t
     link_last(engine, l, transfer, index);
     l->count++;
     peer->waits++;
+    engine->waits++;
 }
 
 void list_push_front(weir_engine *engine, struct peer *peer, struct transfer *transfer,
@@ -114,6 +116,7 @@ void list_remove(weir_engine *engine, struct transfer *transfer) {
         l->tail = transfer->prev;
     l->count--;
     peer->waits -= transfer->list != LIST_SHELF;
+    engine->waits -= transfer->list != LIST_SHELF;
     peer->credit_waits -= waits_for_credit(transfer->list);
     peer->suspects -= transfer_is_suspect(transfer);
     if (transfer->list == LIST_ROOM) {

@@ -85,7 +85,7 @@ static int make(weir_engine *engine, struct lending *lending, uint64_t length_ma
     if (may_be_read(engine) && !lending->early) {
         rc = memory_allocate(engine, bytes, shared, &lending->memory, &base);
         if (rc == WEIR_OK &&
-            memory_describe(engine, lending->memory, &lending->descriptor) == WEIR_OK)
+            local_describe(engine, lending->memory.id, &lending->descriptor) == WEIR_OK)
             lending->offer = OFFER_DUE;
     }
     if (rc != WEIR_OK)
@@ -208,11 +208,9 @@ static int lend(weir_engine *engine, uint64_t peer_id, uint32_t inbox, uint64_t 
     if (lending_says(engine, stream))
         streams_tell(engine, peer_at(engine, stream->peer));
     struct peer *peer = peer_at(engine, stream->peer);
-    /* Its receiver says BACK on a session. A wish that is there already is no news, so that an
-     * application that asks again and again sleeps in between. */
-    if (index == LOANS_NONE && peer->live == NONE && lending->offer == OFFER_MAPPED &&
-        !endpoint_wants(&peer->endpoint) && !peer->notes.want)
-        note_want(engine, peer);
+    /* Its receiver says BACK on a session. */
+    if (index == LOANS_NONE && lending->offer == OFFER_MAPPED)
+        note_wish(engine, peer);
     if (index == LOANS_NONE)
         return WEIR_EAGAIN;
     lending->peer_ids[index] = peer_id;

@@ -6,6 +6,7 @@
 #include "memory.h"
 
 #include "found.h"
+#include "names.h"
 #include "own.h"
 #include "tables.h"
 
@@ -171,6 +172,9 @@ static int release_begin(weir_engine *engine, uint64_t id, struct region_local *
     local->leaving = false;
     engine->regions.version++;
     tables_unlock(engine);
+    if (!busy && local->named)
+        names_memory_gone(engine, id);
+    local->named &= busy;
     *local_out = local;
     return busy ? WEIR_EBUSY : WEIR_OK;
 }
@@ -222,23 +226,9 @@ int weir_memory_query(weir_engine *engine, weir_memory memory, void **base_out,
     return local != NULL ? WEIR_OK : WEIR_ESTALE;
 }
 
-int memory_describe(weir_engine *engine, weir_memory memory, struct wire_descriptor *out) {
-    const struct region_local *local = region_local(&engine->regions, memory.id);
-    if (local == NULL)
-        return WEIR_ESTALE;
-    if (local->access == 0)
-        return WEIR_EACCESS;
-    *out = (struct wire_descriptor){
-        .memory_id = local->id, .length = local->length, .access = local->access};
-    memcpy(out->instance, engine->instance, sizeof(out->instance));
-    memcpy(out->device, engine->caps.name, sizeof(out->device));
-    memcpy(out->fabric, engine->caps.fabric, sizeof(out->fabric));
-    return engine->device_ops->mr_export(engine->device, &local->mr, out->blob, &out->blob_length);
-}
-
 static int export(weir_engine *engine, weir_memory memory, void *descriptor_out, size_t *length) {
     struct wire_descriptor descriptor;
-    int rc = memory_describe(engine, memory, &descriptor);
+    int rc = local_describe(engine, memory.id, &descriptor);
     if (rc != WEIR_OK)
         return rc;
     uint32_t written = 0;
@@ -269,8 +259,28 @@ static void refuse_import(weir_engine *engine, const struct peer *peer,
     memcpy(engine->unlike.mismatch.theirs, descriptor->device, sizeof(descriptor->device));
 }
 
+/* Memory of this engine itself, which needs no device. It is that of the peer that is the engine,
+ * or of an address that may turn out to be. */
+static int import_own(const weir_engine *engine, const struct wire_descriptor *descriptor,
+                      struct weir_rmr *rmr_out) {
+    const struct region_local *local = region_local(&engine->regions, descriptor->memory_id);
+    if (local == NULL)
+        return WEIR_ESTALE;
+    if (descriptor->length > local->length || (descriptor->access & ~local->access) != 0)
+        return WEIR_EINVAL;
+    if (!local->mapped)
+        return WEIR_ENOTSUP; /* the processor has no address of a dma-buf */
+    *rmr_out = (struct weir_rmr){.raddr = local->base};
+    return WEIR_OK;
+}
+
+static bool is_own(const weir_engine *engine, const struct wire_descriptor *descriptor) {
+    return memcmp(descriptor->instance, engine->instance, WIRE_INSTANCE_SIZE) == 0;
+}
+
 static int import(weir_engine *engine, weir_peer handle, const struct wire_descriptor *descriptor,
-                  uint32_t wait_ms, weir_remote *remote_out, struct weir_rmr *rmr_out) {
+                  const struct name_answer *named, uint32_t wait_ms, weir_remote *remote_out,
+                  struct weir_rmr *rmr_out) {
     struct peer *peer = peer_find(engine, handle.id);
     if (peer == NULL)
         return WEIR_ESTALE;
@@ -287,11 +297,18 @@ static int import(weir_engine *engine, weir_peer handle, const struct wire_descr
     if (index == NONE)
         return WEIR_EAGAIN;
     struct weir_rmr rmr = {0};
-    int rc =
-        engine->device_ops->mr_import(engine->device, descriptor->blob, descriptor->blob_length,
-                                      descriptor->length, descriptor->access, wait_ms, &rmr);
+    bool own = is_own(engine, descriptor);
+    int rc = own ? import_own(engine, descriptor, &rmr)
+                 : engine->device_ops->mr_import(engine->device, descriptor->blob,
+                                                 descriptor->blob_length, descriptor->length,
+                                                 descriptor->access, wait_ms, &rmr);
     if (rc != WEIR_OK)
         return rc;
+    if (named != NULL && !names_import_made(engine, named)) {
+        if (!own)
+            engine->device_ops->mr_forget(engine->device, &rmr);
+        return WEIR_ENOTREADY;
+    }
     if (engine->unlike.handle == peer->handle)
         engine->unlike.handle = 0; /* its memory goes with ours now */
     struct region_remote *remote = &engine->regions.remotes[index];
@@ -305,7 +322,9 @@ static int import(weir_engine *engine, weir_peer handle, const struct wire_descr
     remote->length = descriptor->length;
     remote->access = descriptor->access;
     remote->rmr = rmr;
+    remote->here = own ? descriptor->memory_id : 0;
     memcpy(remote->instance, descriptor->instance, sizeof(remote->instance));
+    remote->named = named != NULL ? named->entry : 0;
     atomic_store(&remote->users, 0);
     remote->live = true;
     engine->regions.version++;
@@ -328,21 +347,15 @@ static uint64_t real_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descriptor, size_t length,
-                       weir_remote *remote_out) {
-    struct wire_descriptor decoded;
-    if (engine == NULL || descriptor == NULL || remote_out == NULL ||
-        wire_descriptor_decode(descriptor, length, &decoded) != WEIR_OK)
-        return WEIR_EINVAL;
-    if (engine->forked)
-        return WEIR_ECLOSED;
+int memory_import(weir_engine *engine, weir_peer peer, const struct wire_descriptor *descriptor,
+                  const struct name_answer *named, weir_remote *remote_out) {
     weir_remote remote = {0};
     struct weir_rmr rmr = {0};
     uint64_t end = 0;
     int rc;
     for (bool last = false;; last = real_ns() >= end) {
         own_enter(engine);
-        rc = import(engine, peer, &decoded, end == 0 ? IMPORT_WAIT_MS : 0, &remote, &rmr);
+        rc = import(engine, peer, descriptor, named, end == 0 ? IMPORT_WAIT_MS : 0, &remote, &rmr);
         own_leave(engine);
         if (rc != WEIR_EINPROGRESS || last)
             break;
@@ -353,10 +366,21 @@ int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descript
     if (rc != WEIR_OK)
         return rc == WEIR_EINPROGRESS ? WEIR_EAGAIN : rc;
     /* Nobody else knows the handle yet. */
-    if (engine->device_ops->import_populate != NULL)
+    if (engine->device_ops->import_populate != NULL && !is_own(engine, descriptor))
         engine->device_ops->import_populate(engine->device, &rmr);
     *remote_out = remote;
     return WEIR_OK;
+}
+
+int weir_memory_import(weir_engine *engine, weir_peer peer, const void *descriptor, size_t length,
+                       weir_remote *remote_out) {
+    struct wire_descriptor decoded;
+    if (engine == NULL || descriptor == NULL || remote_out == NULL ||
+        wire_descriptor_decode(descriptor, length, &decoded) != WEIR_OK)
+        return WEIR_EINVAL;
+    if (engine->forked)
+        return WEIR_ECLOSED;
+    return memory_import(engine, peer, &decoded, NULL, remote_out);
 }
 
 static int forget(weir_engine *engine, weir_remote handle) {
@@ -374,13 +398,16 @@ static int forget(weir_engine *engine, weir_remote handle) {
     tables_unlock(engine);
     if (busy)
         return WEIR_EBUSY;
+    names_import_gone(engine, remote->named);
     /* An entry that is neither live nor free is the caller's, so the engine can be let go. */
-    if (engine->device_ops->import_unmap != NULL) {
+    bool own = remote->here != 0;
+    if (engine->device_ops->import_unmap != NULL && !own) {
         own_leave(engine);
         engine->device_ops->import_unmap(engine->device, &remote->rmr);
         own_enter(engine);
     }
-    engine->device_ops->mr_forget(engine->device, &remote->rmr);
+    if (!own)
+        engine->device_ops->mr_forget(engine->device, &remote->rmr);
     remote->next_free = engine->remote_free;
     engine->remote_free = handle_index(handle.id);
     return WEIR_OK;

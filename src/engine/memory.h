@@ -3,6 +3,7 @@
 #ifndef WEIR_ENGINE_MEMORY_H
 #define WEIR_ENGINE_MEMORY_H
 
+#include "names.h"
 #include "state.h"
 
 /* As weir_memory_allocate, from the thread that has the engine; others may have it meanwhile. Of
@@ -11,7 +12,9 @@ int memory_allocate(weir_engine *engine, uint64_t length, uint32_t access, weir_
                     void **base_out);
 /* As weir_memory_release, likewise. */
 int memory_release(weir_engine *engine, weir_memory memory);
-/* The descriptor by which a peer imports it. */
-int memory_describe(weir_engine *engine, weir_memory memory, struct wire_descriptor *out);
+/* As weir_memory_import, from any thread; named: the answer by which it was found, whose
+ * entry has one more user then; NULL: none. ENOTREADY: that is not the answer any more. */
+int memory_import(weir_engine *engine, weir_peer peer, const struct wire_descriptor *descriptor,
+                  const struct name_answer *named, weir_remote *remote_out);
 
 #endif

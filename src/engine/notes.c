@@ -125,6 +125,12 @@ void note_want(weir_engine *engine, struct peer *peer) {
     enlist(engine, peer);
 }
 
+void note_wish(weir_engine *engine, struct peer *peer) {
+    bool wants = peer_is_known(peer) ? endpoint_wants(&peer->endpoint) : peer->dial != DIAL_NONE;
+    if (peer->live == NONE && !wants && !peer->notes.want)
+        note_want(engine, peer);
+}
+
 void note_conn_lost(weir_engine *engine, uint64_t conn) {
     struct peer *peer;
     uint32_t at = NONE;

@@ -45,7 +45,11 @@ void note_evict(weir_engine *engine, struct peer *peer);
 void note_life(weir_engine *engine, struct peer *peer);
 void note_probe(weir_engine *engine, struct peer *peer);
 void note_unpark(weir_engine *engine, struct peer *peer);
+/* The peer is to have a session. */
 void note_want(weir_engine *engine, struct peer *peer);
+/* The same of a peer without one, unless it wants one already: that is no news, so that an
+ * application which asks again and again sleeps in between. */
+void note_wish(weir_engine *engine, struct peer *peer);
 /* Of every peer that has this connection. */
 void note_conn_lost(weir_engine *engine, uint64_t conn);
 

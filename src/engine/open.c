@@ -74,6 +74,18 @@ uint64_t open_address_bytes(const weir_engine_options *options,
            recorder_bytes(options->peers_max) + caps->map_bytes;
 }
 
+void open_wishes(const weir_engine_options *options, const struct weir_device_nic *nic,
+                 struct weir_device_wishes *wishes_out) {
+    *wishes_out = (struct weir_device_wishes){.inline_bytes = options->inline_bytes,
+                                              .cq_depth = options->cq_depth,
+                                              .qps = options->peers_max * options->qp_count,
+                                              .qp_receives = options->recv_credits + CREDIT_BESIDE,
+                                              .nic = *nic};
+    os_host(options->listen, wishes_out->host);
+    if (wishes_out->host[0] == '\0')
+        os_host(options->advertise, wishes_out->host);
+}
+
 /* The devices that this process could use instead, as far as a glance tells: a probe may load
  * libraries that the application has no use for, and take a second. */
 static void look_at_others(struct weir_ports *ports) {
@@ -93,18 +105,14 @@ static void look_at_others(struct weir_ports *ports) {
 }
 
 static int open_ports(const weir_engine_options *options, struct weir_ports *ports) {
-    ports->device_ops = device_find(options->device);
-    if (ports->device_ops == NULL)
-        return WEIR_ENODEVICE;
-    int rc = os_env_open(&ports->env);
+    struct weir_device_nic nic;
+    char note[WEIR_DEVICE_NOTE_MAX];
+    int rc = device_choose(options->device, &ports->device_ops, &nic, note);
+    if (rc == WEIR_OK)
+        rc = os_env_open(&ports->env);
     if (rc != WEIR_OK)
         return rc;
-    ports->env.wishes =
-        (struct weir_device_wishes){.inline_bytes = options->inline_bytes,
-                                    .cq_depth = options->cq_depth,
-                                    .qps = options->peers_max * options->qp_count,
-                                    .qp_receives = options->recv_credits + CREDIT_BESIDE};
-    os_host(options->listen, ports->env.wishes.host);
+    open_wishes(options, &nic, &ports->env.wishes);
     rc = ports->device_ops->open(&ports->env, &ports->device);
     if (rc != WEIR_OK)
         goto close_env;
@@ -165,7 +173,7 @@ int weir_engine_open(const weir_engine_options *options, weir_engine **engine_ou
     engine->on_abandon = abandon_ports;
     engine->fork_watch.in_child = in_child;
     engine->watched = fork_watch(&engine->fork_watch);
-    if (engine->listening)
+    if (engine->listening && full.advertise == NULL)
         os_reach(engine->address, engine->reach, sizeof(engine->reach));
     rc = engine->watched ? engine_sleeping_open(engine) : WEIR_ENOMEM;
     if (rc != WEIR_OK) {

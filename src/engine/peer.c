@@ -23,6 +23,7 @@
 #include "dial.h"
 #include "found.h"
 #include "lists.h"
+#include "names.h"
 #include "news.h"
 #include "notes.h"
 #include "streams.h"
@@ -128,10 +129,42 @@ bool peer_speaks_for(const struct peer *dialled, const struct peer *other) {
            (dialled->refs > 0 && other->conn_last == 0 && !other->reached);
 }
 
+/* The peer that is this engine itself, which is made when it is first asked for. It counts as one
+ * that connected by itself, so its handle is good for as long as the engine is. EAGAIN: there is no
+ * entry. */
+int peer_self(weir_engine *engine, struct peer **peer_out) {
+    if (engine->self != NONE) {
+        *peer_out = peer_at(engine, engine->self);
+        return WEIR_OK;
+    }
+    tables_lock(engine);
+    struct peer *peer = peer_new(engine, "");
+    tables_unlock(engine);
+    if (peer == NULL) {
+        peer_evict(engine);
+        return WEIR_EAGAIN;
+    }
+    engine->self = peer_index(engine, peer);
+    peer->met = peer->loop = true;
+    bind_peer(engine, peer, engine->instance);
+    peer->life_theirs = peer->life;
+    peer->sessions[0].epoch = 1; /* of no QPs */
+    peer->live = 0;
+    peer->told = TOLD;
+    peer_tell(engine, standing_step(&peer->standing, STANDING_IN_UP), peer, 0, 0);
+    *peer_out = peer;
+    return WEIR_OK;
+}
+
 /* The connection of `opened` becomes that of `known`, and its address if `known` has none that can
  * be dialled. The connection is hung up if `known` has another and has dialled, or if the answer is
  * not believed. */
 static void pass_conn(weir_engine *engine, struct peer *opened, struct peer *known) {
+    if (known->loop) { /* it needs none */
+        conn_hangup(engine, opened, &opened->conn_dialled);
+        opened->conn_last = 0;
+        return;
+    }
     bool speaks = peer_speaks_for(opened, known);
     bool there = conn_leads_to(engine, opened->conn_dialled, opened->address, known->address);
     uint64_t conn = opened->conn_dialled;
@@ -180,6 +213,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
         known->handle = opened->id;
     pass_conn(engine, opened, known);
     transfer_move_room(engine, opened, known);
+    names_move(engine, opened, known);
     while (opened->lists[LIST_PENDING].head != NONE) {
         struct transfer *transfer = &engine->transfers[opened->lists[LIST_PENDING].head];
         list_remove(engine, transfer);
@@ -205,7 +239,7 @@ static void make_alias(weir_engine *engine, struct peer *opened, struct peer *kn
 void peer_reachable(weir_engine *engine, struct peer *peer) {
     if (peer_is_there(peer))
         note_probe(engine, peer);
-    if (peer_wants_session(peer))
+    if (peer_wants_session(engine, peer))
         note_want(engine, peer);
     peer_set_timer(engine, peer);
 }
@@ -226,11 +260,16 @@ void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instanc
         peer_reachable(engine, peer);
         return;
     }
-    if (memcmp(instance, engine->instance, WIRE_INSTANCE_SIZE) == 0) {
-        note_unreachable(engine, peer, WEIR_EADDRESS); /* our own address */
+    struct peer *other = peer_by_instance(engine, instance);
+    bool ours = memcmp(instance, engine->instance, WIRE_INSTANCE_SIZE) == 0;
+    if (ours && !peer->shows_self) { /* somebody repeats it */
+        note_unreachable(engine, peer, WEIR_EADDRESS);
         return;
     }
-    struct peer *other = peer_by_instance(engine, instance);
+    if (ours && peer_self(engine, &other) != WEIR_OK) {
+        note_unreachable(engine, peer, WEIR_EFULL);
+        return;
+    }
     if (other != NULL) {
         make_alias(engine, peer, other);
         return;
@@ -290,9 +329,25 @@ static bool is_claimed(weir_engine *engine, const char *address) {
     return peer != NULL;
 }
 
+/* An address at which this engine is known to be, without anybody asking there. What is advertised
+ * is the application's word, and may lead elsewhere. */
+static bool is_own_address(const weir_engine *engine, const char *address) {
+    return engine->listening && (strcmp(address, engine->address) == 0 ||
+                                 (!engine->advertises && strcmp(address, engine->reach) == 0));
+}
+
 int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out) {
     struct peer *peer = peer_by_address(engine, address);
     bool is_met = false;
+    if (peer == NULL && is_own_address(engine, address)) {
+        int rc = peer_self(engine, &peer);
+        if (rc != WEIR_OK)
+            return rc;
+        peer->refs++;
+        found_address(engine, peer);
+        peer_out->id = peer->id;
+        return WEIR_OK;
+    }
     if (peer == NULL) {
         peer = met_at(engine, address);
         is_met = peer != NULL;
@@ -348,6 +403,7 @@ void peer_gone(weir_engine *engine, struct peer *peer, int error) {
     peer_disown(engine, peer);
     transfer_fail_all(engine, peer, error, true);
     talk_gone(engine, peer);
+    names_unreachable(engine, peer, error);
     /* The dead execute nothing; a peer that was not reached may be there. */
     transfer_abandon(engine, peer, UINT64_MAX,
                      error == WEIR_EPEER || error == WEIR_ECLOSED ? error : WEIR_EUNKNOWN);
@@ -375,6 +431,7 @@ void peer_unreachable(weir_engine *engine, struct peer *peer, int error) {
     peer_tell(engine, event, peer, error, 0);
     if ((event != 0 || peer->live == NONE) && peer_is_there(peer))
         talk_renew(engine, peer);
+    names_unreachable(engine, peer, error);
     if (event == 0)
         return;
     peer->wanted = false;
@@ -390,7 +447,7 @@ static void free_aliases(weir_engine *engine, struct peer *known) {
         tables_lock(engine);
         found_alias_set(engine, alias, NONE);
         tables_unlock(engine);
-        if (peer_wants_session(alias))
+        if (peer_wants_session(engine, alias))
             note_want(engine, alias);
     }
 }
@@ -439,7 +496,7 @@ void peer_reap(weir_engine *engine, struct peer *peer) {
     talk_forget(engine, peer);
     peer->life = peer->life_theirs = 0;
     if (peer->refs > 0) {
-        if (peer_wants_session(peer))
+        if (peer_wants_session(engine, peer))
             note_want(engine, peer);
         return;
     }
@@ -453,6 +510,7 @@ void peer_forget(weir_engine *engine, struct peer *peer) {
         return;
     hang_up(engine, peer);
     streams_free(engine, peer);
+    names_forget(engine, peer);
     timer_peer(engine, peer, UINT64_MAX);
     tables_lock(engine);
     peer_party_change(engine, peer);

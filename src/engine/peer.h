@@ -9,6 +9,7 @@ struct peer *peer_meet(weir_engine *engine, const uint8_t *instance, const char 
 void peer_learned(weir_engine *engine, struct peer *peer, const uint8_t *instance);
 bool peer_speaks_for(const struct peer *dialled, const struct peer *other);
 void peer_reachable(weir_engine *engine, struct peer *peer);
+int peer_self(weir_engine *engine, struct peer **peer_out);
 int peer_open(weir_engine *engine, const char *address, weir_peer *peer_out);
 void peer_gone(weir_engine *engine, struct peer *peer, int error);
 void peer_unreachable(weir_engine *engine, struct peer *peer, int error);

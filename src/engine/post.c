@@ -177,6 +177,8 @@ bool post_heal(weir_engine *engine, struct qp *qp) {
  * well; for a slot of those that all share the peer waits in line. True: the write was answered at
  * once. */
 bool post_life(weir_engine *engine, struct peer *peer) {
+    if (peer->loop)
+        return true;
     peer->life_due = peer->live != NONE && inflight_slots(engine, peer) == 0;
     if (peer->life_due && !peer->inflight_waits)
         inflight_push(engine, peer);
@@ -281,6 +283,18 @@ int post_message(weir_engine *engine, struct peer *peer, struct qp *qp, struct t
     return WEIR_OK;
 }
 
+/* The target has released the memory that is next of the transfer, and nothing was posted. Messages
+ * go to memory that this engine asked for itself: they end as their inbox says. */
+static bool memory_is_gone(weir_engine *engine, struct transfer *transfer) {
+    if (transfer->kind != TRANSFER_PLAIN || plan_done(&transfer->cursor))
+        return false;
+    const struct plan_cursor *at = &transfer->cursor;
+    const struct plan_piece *piece = &engine->blocks[at->block].pieces[at->piece];
+    remote_make_stale(engine, &engine->regions.remotes[piece->remote]);
+    transfer_stop(engine, transfer, WEIR_ESTALE);
+    return true;
+}
+
 /* The device refused a WR of the transfer with rc. POST_MORE: for now; POST_FULL: until something
  * that was posted is over. POST_STOPPED: for good, or the session broke. */
 static enum outcome refused(weir_engine *engine, struct peer *peer, struct qp *qp,
@@ -294,6 +308,10 @@ static enum outcome refused(weir_engine *engine, struct peer *peer, struct qp *q
     if (rc == WEIR_EINVAL) {
         /* This one can never go: nothing else of the transfer is posted. */
         transfer_stop(engine, transfer, WEIR_EINVAL);
+        post_heal(engine, qp);
+        return POST_STOPPED;
+    }
+    if (rc == WEIR_ESTALE && memory_is_gone(engine, transfer)) {
         post_heal(engine, qp);
         return POST_STOPPED;
     }

@@ -97,6 +97,15 @@ static uint32_t take_block(weir_engine *engine, bool use_spare) {
     return block;
 }
 
+/* The pair names memory that its owner has released, as the device sees it. */
+static bool is_gone(weir_engine *engine, const struct weir_segment *segment) {
+    struct region_remote *remote = region_remote(&engine->regions, segment->remote.id);
+    if (remote->here != 0 || !engine->device_ops->mr_is_gone(engine->device, &remote->rmr))
+        return false;
+    remote_make_stale(engine, remote);
+    return true;
+}
+
 /* Resolved, checked copies of the segments, from the own block of transfer `index` on. A thread
  * without the engine may not use the peer's pairs. */
 static int fill_pieces(weir_engine *engine, struct request *request, struct peer *peer,
@@ -104,6 +113,9 @@ static int fill_pieces(weir_engine *engine, struct request *request, struct peer
     struct region_pair own = REGION_PAIR_NONE;
     struct region_pair *pair = request->owned ? &peer->pairs[request->opcode] : &own;
     struct plan_block *last = record_block_start(engine, index);
+    /* What has begun (use_spare) is not refused any more: it ends so. */
+    bool asks = request->owned && !request->use_spare && engine->device_ops->mr_is_gone != NULL;
+    uint64_t seen = 0;
     int rc = WEIR_OK;
     for (size_t i = 0; i < request->count; i++) {
         const weir_segment *segment = &request->segments[i];
@@ -112,6 +124,10 @@ static int fill_pieces(weir_engine *engine, struct request *request, struct peer
                              segment->remote.id, pair);
         if (rc == WEIR_OK && !region_pair_holds(pair, segment))
             rc = WEIR_EBOUNDS;
+        if (rc == WEIR_OK && asks && segment->remote.id != seen) {
+            seen = segment->remote.id;
+            rc = is_gone(engine, segment) ? WEIR_ESTALE : WEIR_OK;
+        }
         if (rc != WEIR_OK)
             break;
         if (last->count == PLAN_BLOCK_PIECES) {

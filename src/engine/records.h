@@ -80,7 +80,6 @@ void record_drop_pieces(weir_engine *engine, uint32_t index);
 static inline __attribute__((always_inline)) void
 record_init(weir_engine *engine, struct transfer *transfer, const struct peer *peer, uint8_t opcode,
             const weir_transfer_options *options) {
-    atomic_store_explicit(&transfer->status, WEIR_EINPROGRESS, memory_order_relaxed);
     atomic_store_explicit(&transfer->refs, 2, memory_order_relaxed);
     atomic_store_explicit(&transfer->waiting, WEIR_WAITING_ENGINE, memory_order_relaxed);
     atomic_store_explicit(&transfer->cancel, false, memory_order_relaxed);
@@ -115,6 +114,10 @@ record_init(weir_engine *engine, struct transfer *transfer, const struct peer *p
     transfer->notify_length = options->notify_length;
     if (options->notify_length > 0)
         memcpy(transfer->payload, options->notify_payload, options->notify_length);
+    atomic_store_explicit(&transfer->era, atomic_load_explicit(&engine->era, memory_order_relaxed),
+                          memory_order_relaxed);
+    /* The last: a flush that sees it unfinished sees whose it is, and since when. */
+    atomic_store_explicit(&transfer->status, WEIR_EINPROGRESS, memory_order_release);
 }
 
 /* A filled record that is not yet anywhere. Needs the engine or tables_lock. */

@@ -17,6 +17,7 @@
 struct refusal {
     uint32_t version; /* of the protocol, that the peer speaks; 0: this one, or nobody knows */
     int reason;       /* of the peer's; 0: none */
+    enum met_there met_there;
     struct ep_mismatch mismatch;
     char device[WEIR_DEVICE_NAME_MAX]; /* of this engine */
 };
@@ -33,6 +34,8 @@ static void look_at(const weir_engine *engine, const struct peer *peer, struct r
     if (peer->live != NONE)
         return;
     out->version = peer->version_theirs;
+    if (peer->conn_last == 0) /* else it has called, and its address is not the reason */
+        out->met_there = peer->met_there;
     const struct ep_mismatch *mismatch = NULL;
     if (peer_is_known(peer)) {
         out->reason = endpoint_reason(&peer->endpoint);
@@ -63,7 +66,7 @@ static void say_common(const struct ep_mismatch *mismatch, struct text *text) {
     struct weir_device_caps caps = {0};
     bool here = mismatch->tried_here;
     if (!here && ops != NULL) {
-        int rc = ops->probe(&caps);
+        int rc = ops->probe(NULL, &caps);
         here = rc == WEIR_OK;
         if (!here) {
             text_say(text, "; the peer may have %s, too, which cannot be used here: %s%s%s",
@@ -107,6 +110,12 @@ static void say(const struct refusal *refusal, struct text *text) {
     else if (refusal->reason != 0)
         text_say(text, "the peer says: %s (%s)", weir_strerror(refusal->reason),
                  weir_error_name(refusal->reason));
+    else if (refusal->met_there == MET_NOBODY)
+        text_say(text, "nobody listens at its address, or a firewall refuses");
+    else if (refusal->met_there == MET_SILENCE)
+        text_say(text,
+                 "the connection is taken at its address, and no engine has answered yet: its "
+                 "process may make no progress, be stopped, or be another program");
 }
 
 int weir_refusal_text(weir_engine *engine, weir_peer peer, char *text_out, size_t text_size) {

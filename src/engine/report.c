@@ -66,7 +66,10 @@ static int look(weir_engine *engine, weir_peer handle, struct report *report) {
     if (peer != NULL) {
         peer = peer_resolve(engine, peer);
         diagnose(engine, peer, &report->info);
-        memcpy(report->address, peer->address, sizeof(report->address));
+        if (peer->loop)
+            snprintf(report->address, sizeof(report->address), "this engine itself");
+        else
+            memcpy(report->address, peer->address, sizeof(report->address));
         report->handshake = diagnose_handshake(peer);
         report->last = peer->watch.notes->last;
         report->step = peer->watch.notes->step;

@@ -9,6 +9,7 @@
 
 #include "agenda.h"
 #include "cause.h"
+#include "names.h"
 #include "news.h"
 #include "notes.h"
 #include "post.h"
@@ -271,6 +272,7 @@ static void session_trouble(weir_engine *engine, struct peer *peer, const struct
     peer->trouble_until_ns = 0;
     transfer_fail_all(engine, peer, WEIR_ECONNECT, true);
     talk_renew(engine, peer);
+    names_unreachable(engine, peer, WEIR_ECONNECT);
 }
 
 /* The remote says that a transfer of its own broke our session `epoch`, and why: none of ours did

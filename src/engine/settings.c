@@ -69,6 +69,8 @@ static const struct setting table[] = {
     {OPTION(memories_max), "WEIR_MEMORIES_MAX", COUNT, 4096, 1, 65535, "local memories", ""},
     {OPTION(remotes_max), "WEIR_REMOTES_MAX", COUNT, 65536, 1, 1 << HANDLE_INDEX_BITS,
      "imported memories", ""},
+    {OPTION(names_max), "WEIR_NAMES_MAX", COUNT, 4096, 1, 65535,
+     "names published, and names of peers that are kept", ""},
     {OPTION(notifications_max), "WEIR_NOTIFICATIONS_MAX", COUNT, 4096, 1, 1 << 20,
      "notifications received and not yet taken", ""},
     {OPTION(connect_timeout_ns), "WEIR_CONNECT_TIMEOUT_MS", MS, 10000, 1, HOUR_MS,
@@ -233,12 +235,17 @@ static int resolve(const struct setting *setting, char *(*get)(const char *name)
     return report->status;
 }
 
+bool settings_size_fits(const weir_engine_options *options) {
+    return options == NULL || (options->size >= offsetof(weir_engine_options, transfers_max) &&
+                               options->size <= OPTIONS_SIZE_MAX);
+}
+
 int settings_resolve(const weir_engine_options *in, char *(*get)(const char *name),
                      weir_engine_options *out, struct setting_report *reports) {
     weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
     int rc = WEIR_OK;
     if (in != NULL) {
-        if (in->size < offsetof(weir_engine_options, transfers_max) || in->size > OPTIONS_SIZE_MAX)
+        if (!settings_size_fits(in))
             return WEIR_EINVAL;
         memcpy(&options, in, in->size < sizeof(options) ? in->size : sizeof(options));
         options.size = sizeof(options);
@@ -258,10 +265,8 @@ int settings_resolve(const weir_engine_options *in, char *(*get)(const char *nam
 int weir_setting_query(const weir_engine_options *options, size_t index, weir_setting_info *info) {
     struct setting_report reports[SETTINGS_MAX] = {0};
     weir_engine_options resolved;
-    if (info == NULL || info->size < sizeof(size_t) || index >= settings_count)
-        return WEIR_EINVAL;
-    if (options != NULL && (options->size < offsetof(weir_engine_options, transfers_max) ||
-                            options->size > OPTIONS_SIZE_MAX))
+    if (info == NULL || info->size < sizeof(size_t) || index >= settings_count ||
+        !settings_size_fits(options))
         return WEIR_EINVAL;
     settings_resolve(options, getenv, &resolved, reports); /* the report says what is wrong */
     const struct setting *setting = &table[index];
@@ -285,29 +290,57 @@ int weir_setting_query(const weir_engine_options *options, size_t index, weir_se
     return WEIR_OK;
 }
 
-int weir_device_setting_query(size_t index, weir_setting_info *info) {
-    struct weir_device_setting setting;
-    if (info == NULL || info->size < sizeof(size_t) || !device_setting(index, getenv, &setting))
-        return WEIR_EINVAL;
+static void describe_device_setting(const struct weir_device_setting *setting,
+                                    weir_setting_info *info) {
     weir_setting_info full = {
         .size = info->size,
-        .name = setting.device,
-        .variable = setting.variable,
+        .name = setting->device,
+        .variable = setting->variable,
         .unit = "",
-        .what = setting.what,
-        .value = setting.value,
-        .fallback = setting.fallback,
-        .least = setting.least,
-        .most = setting.most,
-        .source = setting.is_set ? WEIR_SETTING_ENVIRONMENT : WEIR_SETTING_DEFAULT,
-        .status = setting.status,
-        .in_force = setting.value,
+        .what = setting->what,
+        .value = setting->value,
+        .fallback = setting->fallback,
+        .least = setting->least,
+        .most = setting->most,
+        .source = setting->is_named ? WEIR_SETTING_OPTION
+                  : setting->is_set ? WEIR_SETTING_ENVIRONMENT
+                                    : WEIR_SETTING_DEFAULT,
+        .status = setting->status,
+        .in_force = setting->value,
     };
-    _Static_assert(sizeof(full.note) >= sizeof(setting.note), "a note fits");
-    memcpy(full.note, setting.note, sizeof(setting.note));
-    memcpy(full.text, setting.text, sizeof(full.text));
+    _Static_assert(sizeof(full.note) >= sizeof(setting->note), "a note fits");
+    memcpy(full.note, setting->note, sizeof(setting->note));
+    memcpy(full.text, setting->text, sizeof(full.text));
     memcpy(info, &full, info->size < sizeof(full) ? info->size : sizeof(full));
+}
+
+int weir_device_setting_query(size_t index, weir_setting_info *info) {
+    struct weir_device_setting setting;
+    if (info == NULL || info->size < sizeof(size_t) ||
+        !device_setting(index, getenv, NULL, &setting))
+        return WEIR_EINVAL;
+    describe_device_setting(&setting, info);
     return WEIR_OK;
+}
+
+int weir_engine_setting_query(const weir_engine_options *options, size_t index,
+                              weir_setting_info *info) {
+    const struct weir_device_ops *ops;
+    struct weir_device_nic nic;
+    struct weir_device_setting setting;
+    char note[WEIR_DEVICE_NOTE_MAX];
+    if (info == NULL || info->size < sizeof(size_t) || !settings_size_fits(options))
+        return WEIR_EINVAL;
+    int rc = device_choose(options != NULL ? options->device : NULL, &ops, &nic, note);
+    if (rc != WEIR_OK)
+        return rc;
+    for (size_t i = 0; device_setting(i, getenv, &nic, &setting); i++) {
+        if (strcmp(setting.device, ops->name) == 0 && index-- == 0) {
+            describe_device_setting(&setting, info);
+            return WEIR_OK;
+        }
+    }
+    return WEIR_EINVAL;
 }
 
 /* ---- variables that are none of ours ------------------------------------ */

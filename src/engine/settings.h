@@ -4,12 +4,17 @@
 #ifndef WEIR_ENGINE_SETTINGS_H
 #define WEIR_ENGINE_SETTINGS_H
 
+#include <stdbool.h>
+
 #include "weir_settings.h"
 
 /* Rows of the table, and of a report. */
 extern const size_t settings_count;
 enum { SETTINGS_MAX = 32 };
 enum { OPTIONS_SIZE_MAX = 4096 }; /* of weir_engine_options, as any caller has it */
+
+/* Whether options (NULL: none) have a size that some weir.h gave them. */
+bool settings_size_fits(const weir_engine_options *options);
 
 /* The outcome of one setting; numbers in the setting's unit. */
 struct setting_report {

@@ -316,7 +316,7 @@ static bool sleep_once(weir_engine *engine, uint64_t most_ns,
     return served;
 }
 
-static int wait_until(weir_engine *engine, uint64_t timeout_ns,
+int engine_wait_until(weir_engine *engine, uint64_t timeout_ns,
                       bool (*finished)(weir_engine *, uint64_t), uint64_t what) {
     uint64_t start = engine_clock(engine);
     struct idling idling;
@@ -345,11 +345,25 @@ static bool transfer_finished(weir_engine *engine, uint64_t id) {
     return record_status(engine, id) != WEIR_EINPROGRESS;
 }
 
+/* A wait for what has ended already. An application whose transfers are all done in their submits
+ * waits for nothing else: one such wait in WAITS_A_STEP makes progress. */
+#define WAITS_A_STEP 64
+static void wait_for_nothing(weir_engine *engine) {
+    uint32_t waits = atomic_load_explicit(&engine->waits_for_nothing, memory_order_relaxed) + 1;
+    atomic_store_explicit(&engine->waits_for_nothing, waits, memory_order_relaxed);
+    if (waits % WAITS_A_STEP == 0)
+        try_step(engine, engine->sleeping == NULL);
+}
+
 int weir_transfer_wait(weir_engine *engine, weir_transfer transfer, uint64_t timeout_ns) {
     if (engine == NULL)
         return WEIR_EINVAL;
-    if (!engine->forked)
-        wait_until(engine, timeout_ns, transfer_finished, transfer.id);
+    if (engine->forked)
+        return record_status(engine, transfer.id);
+    if (transfer_finished(engine, transfer.id))
+        wait_for_nothing(engine);
+    else
+        engine_wait_until(engine, timeout_ns, transfer_finished, transfer.id);
     return record_status(engine, transfer.id);
 }
 
@@ -426,6 +440,10 @@ void engine_back_off(weir_engine *engine, uint64_t before, uint64_t passed_ns, u
         *pause_ns = 0;
     else
         *pause_ns = 3 * pause < PAUSE_NS_MOST ? 3 * pause : PAUSE_NS_MOST;
+}
+
+void engine_wait_news(weir_engine *engine, uint64_t before, uint64_t timeout_ns) {
+    (void)wait_for(engine, has_news, before, timeout_ns);
 }
 
 int weir_engine_wait(weir_engine *engine, uint64_t timeout_ns) {

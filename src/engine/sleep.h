@@ -5,6 +5,13 @@
 
 #include "state.h"
 
+/* Makes progress until `finished`, or for timeout_ns: EINPROGRESS. `finished` is asked by a thread
+ * that does not have the engine. */
+int engine_wait_until(weir_engine *engine, uint64_t timeout_ns,
+                      bool (*finished)(weir_engine *, uint64_t), uint64_t what);
+
+/* Makes progress until there is news that was not counted `before`, or the time is over. */
+void engine_wait_news(weir_engine *engine, uint64_t before, uint64_t timeout_ns);
 /* Under the engine: progress is made while the application is armed. */
 void engine_awake(weir_engine *engine);
 /* A pause of a wait for room; `before`: the news or room that it saw. *pause_ns is 0 at first. */

@@ -16,6 +16,7 @@
 
 #include <stdatomic.h>
 
+#include "asked.h"
 #include "bits.h"
 #include "credit.h"
 #include "drain.h"
@@ -30,6 +31,7 @@
 #include "plan.h"
 #include "pool.h"
 #include "ports.h"
+#include "published.h"
 #include "queue.h"
 #include "receives.h"
 #include "recorder.h"
@@ -128,8 +130,9 @@ struct transfer {
     uint32_t flags;                    /* WEIR_TRANSFER_* */
     uint32_t next, prev;               /* on its list */
     uint32_t peer;
-    uint64_t party;   /* region_party() of the incarnation it is for */
-    uint64_t version; /* of the tables, when it was filled */
+    uint64_t party;       /* region_party() of the incarnation it is for */
+    uint64_t version;     /* of the tables, when it was filled */
+    _Atomic uint64_t era; /* any thread: of the engine, when it was filled: flush.c */
 
     struct plan_cursor cursor;
     struct plan_cursor mark; /* once it was replayed: all before this is done, for good */
@@ -312,6 +315,13 @@ enum dial_state {
     DIAL_AWAITING /* no address leads to it: it has to call */
 };
 
+/* The answer of the peer's address to a dial, for a person. */
+enum met_there {
+    MET_UNKNOWN, /* an engine, or nothing that is known */
+    MET_NOBODY,  /* the connection was refused */
+    MET_SILENCE  /* it was taken, and no engine has answered on it */
+};
+
 /* The record of an instance that was given up. */
 struct past {
     uint8_t instance[WIRE_INSTANCE_SIZE];
@@ -439,13 +449,28 @@ struct trace_rate {
 
 /* What a peer is to be told about messages: talk.c. */
 struct talk {
-    bool due;       /* there is something */
-    bool speaking;  /* its transfer is under way */
-    uint64_t epoch; /* of the session that the last words went on */
-    bool asked;     /* it has asked for an inbox that there was not */
-    bool opened;    /* one was opened since */
+    bool due;         /* there is something */
+    bool speaking;    /* its transfer is under way */
+    uint64_t epoch;   /* of the session that the last words went on */
+    bool asked;       /* it has asked for an inbox that there was not */
+    bool opened;      /* one was opened since */
+    bool names_first; /* names go before messages the next time */
+    bool went_first;  /* the last words went before a transfer */
     uint32_t absent_count;
     uint32_t absent[ABSENT_MAX]; /* numbers that it asked for, to be told so */
+};
+
+/* What a peer is to be told about names, and has under way: names.c. */
+struct naming {
+    uint64_t told;  /* of one that has asked: the version of ours that it was told of */
+    uint64_t said;  /* our question to it that is not answered; 0: none */
+    uint64_t hash;  /* of the name that it asked for */
+    uint64_t place; /* of the list, likewise */
+    uint32_t found; /* the entry that the name had then */
+    enum { ANSWERS_NOTHING, ANSWERS_NAME, ANSWERS_LIST } answers;
+    uint64_t heard;  /* changes that it told of: its list was another before */
+    bool mute;       /* nothing is asked: what is said does not get there */
+    bool news_waits; /* a change was said last, and a question or an answer is before the next */
 };
 
 enum peer_stage {
@@ -509,7 +534,9 @@ struct peer {
     bool stays;          /* a break of it is noted, and nobody asked why yet: it is on that list */
     uint32_t stays_next; /* there */
     struct notes notes;
-    bool dial_failed;        /* the last time nobody answered there */
+    bool dial_failed;         /* the last time nobody answered there */
+    enum met_there met_there; /* by the last connection that was tried, until an engine answers */
+    bool shows_self;          /* it is we who answer there */
     uint32_t version_theirs; /* of the protocol, of what answered at its address; 0: ours, or nobody
                               * did */
     int dial_error;          /* why the dial that is under way will have failed at its deadline */
@@ -521,6 +548,7 @@ struct peer {
     uint64_t prove_until_ns; /* ...or until then */
     bool claims; /* the application has opened that address: what waits is for the instance there */
     bool met;    /* it connected by itself: its handle is good for as long as it is */
+    bool loop;   /* it is this engine itself: loop.c; its session is none that a device knows */
     enum told told;        /* whether the application knows it by its own handle */
     int end_error;         /* once its instance is gone: why */
     bool vouched;          /* its address is of the host that its connection came from */
@@ -534,6 +562,9 @@ struct peer {
     uint32_t rings;        /* memories of loans to it that the application waits for */
     uint32_t streams;      /* its first, plus 1; STREAM_NONE */
     struct talk talk;
+    struct naming naming;
+    uint64_t ask_failed;  /* the number of the last failure to reach it for a name; 0: none */
+    int ask_error;        /* why that was */
     int64_t process;      /* of the session that is live or was last, as the device numbers it; 0 */
     uint64_t life;        /* of all that is known of its instance here; 0: it is not known */
     uint64_t life_theirs; /* of what it knows of us; 0: no session came about */
@@ -639,6 +670,14 @@ struct found {
     struct groups visitors;  /* hash: by their connection; and a group of those that are free */
 };
 
+/* Names, ours and those of peers: names.c. */
+struct names {
+    struct published published;
+    struct asked asked;
+    struct groups askers; /* one group: peers that have asked */
+    uint64_t failures;    /* of peers that were asked, and not reached */
+};
+
 struct held { /* an accepted notification that waits for room in the queue */
     uint32_t qp, life, buffer, peer;
     uint64_t from; /* once the peer has ended: the handle that was told for it; else 0 */
@@ -664,6 +703,7 @@ struct weir_engine {
     _Atomic uint32_t blocked;              /* any thread: submitters that wait for room */
     _Atomic uint64_t refused[FULL_KINDS];  /* any thread: submits, by what was full */
     _Atomic uint64_t crowded_ns;           /* any thread: when one last found the engine taken, */
+    _Atomic uint32_t waits_for_nothing;    /* any thread: for what has ended; counts roughly */
     _Atomic uint32_t vain_waits;           /* and how many that waited for it since one got it */
     _Atomic uint32_t entering;             /* threads that wait for the engine itself, */
     _Atomic uint32_t gave_way;             /* and tries to make progress meanwhile: own.h */
@@ -699,6 +739,9 @@ struct weir_engine {
             handle; /* of the last peer whose device, or memory, does not go with ours; 0: none */
         struct ep_mismatch mismatch;
     } unlike;
+    uint32_t self;      /* the peer that is this engine itself; NONE: it was not asked for */
+    uint64_t self_pass; /* what an IAM shows that comes from ourselves; 0: there was none yet */
+    struct names names;
     uint32_t peers_max;
     uint32_t peers_mask;     /* the table's size is a power of two, if not all of it is used */
     uint64_t fast_bytes_end; /* the fast way in is for less than this: 0 without a reserve */
@@ -706,6 +749,7 @@ struct weir_engine {
     bool forked;             /* this is a child of the process that has it: nothing is here */
     bool spare_ready;        /* the reserve of the fast way in lacks nothing */
     uint64_t post_bytes_max; /* at most UINT64_MAX - 1 */
+    _Atomic uint64_t era;    /* any thread: how many flushes have begun */
     uint32_t numbers_max;    /* that are in use for one peer: complete.c says why */
     /* inflight_bytes_max, less the payload bytes of reads and writes that were posted and are not
      * accounted for, which are the bytes of all ledgers' runs. Negative when one WR is longer than
@@ -721,8 +765,11 @@ struct weir_engine {
     weir_engine_options options; /* as in force */
     uint8_t instance[WIRE_INSTANCE_SIZE];
     char address[WEIR_ADDRESS_MAX];
-    char reach[WEIR_ADDRESS_MAX]; /* the same, or, where that is a wildcard, an address of it */
+    char reach[WEIR_ADDRESS_MAX]; /* what the application advertises, or the same, or, where that is
+                                   * a wildcard, an address of it */
+    char told[WEIR_ADDRESS_MAX];  /* the one that peers are told; "": none */
     bool listening;
+    bool advertises; /* reach is what the application says */
     bool closing;
     bool has_fd; /* sleeping is real: control and async news are looked at less often */
     bool slow_now;
@@ -751,6 +798,7 @@ struct weir_engine {
     struct transfer *transfers; /* transfers_max of the application's, then one for each peer's
                                  * words */
     uint32_t record_count;
+    uint32_t waits; /* the sum of all peers' */
     struct stream *streams;
     uint32_t streams_max, streams_used, stream_free; /* plus 1 */
     struct lending **lendings;
@@ -829,7 +877,7 @@ struct weir_engine {
     struct held *held;
     uint32_t held_head, held_count, held_max;
 
-    void *arena, *found_memory;
+    void *arena, *found_memory, *names_memory;
     size_t arena_bytes;
     uint32_t block_count, timer_count;
     /* open.c: closes the real ports, the device when nothing of it is in use. left: what

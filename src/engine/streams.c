@@ -77,12 +77,13 @@ void stream_unput(weir_engine *engine, struct transfer *transfer) {
 }
 
 static void forget_memory(weir_engine *engine, struct stream *stream) {
-    if (!stream->imported)
+    bool imported = stream->imported && !peer_at(engine, stream->peer)->loop;
+    stream->imported = false;
+    if (!imported)
         return;
     if (engine->device_ops->import_unmap != NULL)
         engine->device_ops->import_unmap(engine->device, &stream->rmr);
     engine->device_ops->mr_forget(engine->device, &stream->rmr);
-    stream->imported = false;
 }
 
 void stream_reset(weir_engine *engine, struct stream *stream) {
@@ -133,10 +134,25 @@ static int import_later(weir_engine *engine, struct stream *stream, int error) {
     return WEIR_EINPROGRESS;
 }
 
+/* Of an inbox of this engine's own: its memory is where it is. */
+static int import_own(const weir_engine *engine, struct stream *stream) {
+    for (uint32_t i = 0; i < engine->inboxes_used; i++) {
+        const struct inbox_entry *entry = &engine->inboxes[i];
+        if (!entry_is_made(entry) || !entry->open || entry->number != stream->inbox)
+            continue;
+        stream->rmr = (struct weir_rmr){.raddr = (uint64_t)(uintptr_t)entry->mr.base};
+        stream->imported = true;
+        return WEIR_OK;
+    }
+    return WEIR_ESTALE; /* CLOSED is about to be heard */
+}
+
 int stream_import(weir_engine *engine, struct stream *stream) {
     const struct wire_descriptor *memory = &stream->memory;
     if (stream->imported)
         return WEIR_OK;
+    if (peer_at(engine, stream->peer)->loop)
+        return import_own(engine, stream);
     if (memcmp(memory->device, engine->caps.name, sizeof(memory->device)) != 0 ||
         memcmp(memory->fabric, engine->caps.fabric, sizeof(memory->fabric)) != 0)
         return WEIR_ENOTSUP;

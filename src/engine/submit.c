@@ -196,6 +196,8 @@ static int fast(weir_engine *engine, struct peer *peer, struct request *request,
                            &done);
         if (rc != WEIR_OK)
             return rc;
+        if (done == 0)
+            return NOT_FAST; /* way 2 finds out why */
         if (done < request->count)
             return fast_rest(engine, request, done, out);
     }

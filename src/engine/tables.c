@@ -138,7 +138,7 @@ uint32_t peer_open_alias(const weir_engine *engine, const struct peer *known) {
 
 void peer_update_fast(weir_engine *engine, struct peer *peer) {
     peer_not_fast(peer);
-    if (peer->live == NONE || engine->closing || peer_pending(peer) > 0 ||
+    if (peer->live == NONE || peer->loop || engine->closing || peer_pending(peer) > 0 ||
         peer_is_suspicious(peer) || peer->proving)
         return;
     peer->posts_at_once = !engine->caps.completes_inline;
@@ -155,7 +155,30 @@ void peer_proven(weir_engine *engine, struct peer *peer) {
     run_later(engine, peer);
 }
 
+/* ---- memory ------------------------------------------------------------ */
+
+int local_describe(weir_engine *engine, uint64_t id, struct wire_descriptor *out) {
+    const struct region_local *local = region_local(&engine->regions, id);
+    if (local == NULL)
+        return WEIR_ESTALE;
+    if (local->access == 0)
+        return WEIR_EACCESS;
+    *out = (struct wire_descriptor){
+        .memory_id = local->id, .length = local->length, .access = local->access};
+    memcpy(out->instance, engine->instance, sizeof(out->instance));
+    memcpy(out->device, engine->caps.name, sizeof(out->device));
+    memcpy(out->fabric, engine->caps.fabric, sizeof(out->fabric));
+    return engine->device_ops->mr_export(engine->device, &local->mr, out->blob, &out->blob_length);
+}
+
 /* ---- imported memory --------------------------------------------------- */
+
+void remote_make_stale(weir_engine *engine, struct region_remote *remote) {
+    tables_lock(engine);
+    found_remote(engine, remote, 0);
+    engine->regions.version++;
+    tables_unlock(engine);
+}
 
 /* Marks the remote memories of `party` that are not of `instance` (NULL: all) dead,
  * and gives the others to `heir`. */

@@ -68,6 +68,11 @@ static inline void peer_not_fast(struct peer *peer) {
 /* It is known who answers at the address of the peer, or that nobody does. */
 void peer_proven(weir_engine *engine, struct peer *peer);
 
+/* The descriptor by which a peer imports memory of ours. */
+int local_describe(weir_engine *engine, uint64_t id, struct wire_descriptor *out);
+
+/* Nothing is begun with this memory any more: every transfer with it is ESTALE. */
+void remote_make_stale(weir_engine *engine, struct region_remote *remote);
 void peer_remotes_pass(weir_engine *engine, uint64_t party, const uint8_t *instance, uint64_t heir);
 void peer_party_change(weir_engine *engine, struct peer *peer);
 void peer_disown(weir_engine *engine, struct peer *peer);
@@ -77,9 +82,11 @@ static inline uint32_t peer_pending(const struct peer *peer) {
     return peer->lists[LIST_PENDING].count + peer->credit_waits;
 }
 /* Something waits for a session, and asks for one. */
-static inline bool peer_wants_session(const struct peer *peer) {
+static inline bool peer_wants_session(const weir_engine *engine, const struct peer *peer) {
     return peer->lists[LIST_PENDING].count > 0 || peer->room_waits > 0 || peer->rings > 0 ||
-           peer->wanted;
+           peer->wanted ||
+           (!peer->naming.mute &&
+            asked_next(&engine->names.asked, peer_index(engine, peer)) != GROUPS_NONE);
 }
 /* Transfers may be what breaks this peer's sessions: one chain is under way at a time. */
 static inline bool peer_is_suspicious(const struct peer *peer) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* talk.c: what two engines tell each other about messages.
+/* talk.c: what two engines tell each other about messages, and how that, and what they tell each
+ * other about names (names.c), travels.
  *
  * Owns the words: when they are said, what each does, and the one transfer of each peer that
  * carries them. As many words as fit travel in one SEND on the first QP of the session. The next is
@@ -21,9 +22,11 @@
 #include "inboxes.h"
 #include "lendings.h"
 #include "lists.h"
+#include "names.h"
 #include "notes.h"
 #include "records.h"
 #include "streams.h"
+#include "tables.h"
 #include "trace.h"
 #include "transfer.h"
 
@@ -178,8 +181,9 @@ static bool say_of(weir_engine *engine, struct peer *peer, struct stream *stream
     return true;
 }
 
-static bool say(weir_engine *engine, struct peer *peer, uint32_t room, struct word *word,
-                bool *more) {
+/* Of messages; or of names, which go before and behind those in turn. */
+static bool say_of_messages(weir_engine *engine, struct peer *peer, uint32_t room,
+                            struct word *word, bool *more) {
     if (inboxes_say(engine, peer, room, word, more))
         return true;
     if (room < WORD_HEAD + 16) {
@@ -194,6 +198,14 @@ static bool say(weir_engine *engine, struct peer *peer, uint32_t room, struct wo
     return false;
 }
 
+static bool say(weir_engine *engine, struct peer *peer, uint32_t room, struct word *word,
+                bool *more) {
+    bool names_first = peer->talk.names_first;
+    return (names_first && names_say(engine, peer, room, word, more)) ||
+           say_of_messages(engine, peer, room, word, more) ||
+           (!names_first && names_say(engine, peer, room, word, more));
+}
+
 static struct transfer *words_of(weir_engine *engine, const struct peer *peer) {
     return &engine->transfers[engine->options.transfers_max + peer_index(engine, peer)];
 }
@@ -202,6 +214,20 @@ static struct transfer *words_of(weir_engine *engine, const struct peer *peer) {
 static bool all_read(const struct peer *peer) {
     return !peer->talk.speaking && (peer->talk.epoch == peer->sessions[peer->live].epoch ||
                                     peer->talk.epoch <= peer->settled_epoch);
+}
+
+/* Words go before transfers. Where the words before did, the first transfer goes before these: on a
+ * queue of few slots it would wait for as long as there are words to say. Not while
+ * sessions break: words that arrive, before anything that breaks one, say that the link is well. */
+static void queue_words(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    uint32_t first = peer->lists[LIST_PENDING].head;
+    bool behind = peer->talk.went_first && first != NONE && peer->trouble_ns == 0 &&
+                  !peer_is_suspicious(peer);
+    peer->talk.went_first = !behind && first != NONE;
+    if (behind)
+        list_push_behind(engine, peer, transfer, first, LIST_PENDING);
+    else
+        list_push_front(engine, peer, transfer, LIST_PENDING);
 }
 
 /* Says what is due. */
@@ -219,6 +245,7 @@ static void speak(weir_engine *engine, struct peer *peer) {
         used += length;
     }
     peer->talk.due = more;
+    peer->talk.names_first = !peer->talk.names_first;
     if (used == 0)
         return;
     static const weir_transfer_options none = {.flags = WEIR_TRANSFER_NOTIFY};
@@ -230,7 +257,7 @@ static void speak(weir_engine *engine, struct peer *peer) {
     transfer->user_data = peer->life_theirs;
     transfer->notify_length = used;
     peer->talk.speaking = true;
-    list_push_front(engine, peer, transfer, LIST_PENDING);
+    queue_words(engine, peer, transfer);
 }
 
 void talk_serve(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
@@ -323,8 +350,9 @@ bool talk_heard(weir_engine *engine, struct peer *peer, const uint8_t *payload, 
     while (used < length) {
         if (word_decode(payload + used, length - used, &word, &one) != WEIR_OK)
             return false;
-        bool good = word.kind >= WORD_MEET ? heard_of(engine, peer, &word)
-                                           : inboxes_heard(engine, peer, &word);
+        bool good = word_is_of_names(word.kind) ? names_heard(engine, peer, &word)
+                    : word.kind >= WORD_MEET    ? heard_of(engine, peer, &word)
+                                                : inboxes_heard(engine, peer, &word);
         if (!good)
             return false;
         used += one;
@@ -350,9 +378,10 @@ void talk_new_life(weir_engine *engine, struct peer *peer, uint64_t life) {
     transfer_unput(engine, peer);
     inboxes_leave(engine, peer);
     talk_session_over(engine, peer);
+    names_new_life(engine, peer, true);
     peer->talk.absent_count = 0;
     peer->talk.asked = peer->talk.opened = false;
-    peer->talk.due = true;
+    streams_tell(engine, peer); /* the session before may be up still */
 }
 
 /* What came before the present life is over when its sessions are. */
@@ -379,15 +408,18 @@ void talk_renew(weir_engine *engine, struct peer *peer) {
     inboxes_leave(engine, peer);
     talk_session_over(engine, peer);
     peer->talk = (struct talk){.speaking = peer->talk.speaking};
+    names_new_life(engine, peer, true);
 }
 
 void talk_gone(weir_engine *engine, struct peer *peer) {
     transfer_end_own(engine, peer);
     inboxes_leave(engine, peer);
+    names_new_life(engine, peer, false);
 }
 
 void talk_forget(weir_engine *engine, struct peer *peer) {
     reset(engine, peer);
     inboxes_quiet(engine, peer);
     peer->talk = (struct talk){0};
+    names_new_life(engine, peer, false);
 }

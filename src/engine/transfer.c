@@ -64,10 +64,36 @@ static bool own_is_void(const weir_engine *engine, const struct peer *peer,
     return !stream_holds(engine, transfer) || engine->streams[transfer->stream].state != STREAM_MET;
 }
 
+/* Words that are first of what is to be posted; NONE: there are none, or they are not first. */
+static uint32_t first_words(const weir_engine *engine, const struct peer *peer) {
+    uint32_t first = peer->lists[LIST_PENDING].head;
+    return first != NONE && engine->transfers[first].kind == TRANSFER_WORDS ? first : NONE;
+}
+
+/* Before all others but words: transfers that break session after session do not keep these back,
+ * which may say why. */
+static void push_first(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    uint32_t words = first_words(engine, peer);
+    if (words != NONE)
+        list_push_behind(engine, peer, transfer, words, LIST_PENDING);
+    else
+        list_push_front(engine, peer, transfer, LIST_PENDING);
+}
+
+/* There is a session, or it asks for one. */
+static void push_now(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
+    if (transfer->kind == TRANSFER_WORDS)
+        push_first(engine, peer, transfer);
+    else
+        list_push(engine, peer, transfer, LIST_PENDING);
+}
+
 /* To where it goes on when there is a session, or goes on now. */
 static void push_pending(weir_engine *engine, struct peer *peer, struct transfer *transfer) {
-    bool shelf = transfer_is_own(transfer) && peer->live == NONE;
-    list_push(engine, peer, transfer, shelf ? LIST_SHELF : LIST_PENDING);
+    if (transfer_is_own(transfer) && peer->live == NONE)
+        list_push(engine, peer, transfer, LIST_SHELF);
+    else
+        push_now(engine, peer, transfer);
 }
 
 /* A message waits for room, before those that were sent after it. */
@@ -581,7 +607,8 @@ static bool was_delivered(const struct peer *peer, const struct transfer *transf
  * NONE; mostly the next goes behind it. */
 static void push_by_age(weir_engine *engine, struct peer *peer, struct transfer *transfer,
                         uint32_t hint) {
-    uint32_t before = NONE, i = peer->lists[LIST_PENDING].head;
+    uint32_t before = first_words(engine, peer);
+    uint32_t i = before != NONE ? engine->transfers[before].next : peer->lists[LIST_PENDING].head;
     const struct transfer *last = hint != NONE ? &engine->transfers[hint] : NULL;
     if (last != NULL && last->state == TR_PENDING && last->list == LIST_PENDING &&
         last->peer == transfer->peer && last->age != 0 && last->age < transfer->age)
@@ -612,6 +639,11 @@ static void replay(weir_engine *engine, struct peer *peer, struct transfer *tran
         transfer_finish(engine, transfer, WEIR_EDEVICE);
         return;
     }
+    if (transfer->kind == TRANSFER_PLAIN && !remotes_current(engine, peer, transfer)) {
+        /* News of a name came meanwhile: that memory may be gone, and break one session more. */
+        transfer_finish(engine, transfer, WEIR_ESTALE);
+        return;
+    }
     list_remove(engine, transfer);
     forget_session(transfer);
     if (!transfer->marked)
@@ -627,7 +659,7 @@ static void replay(weir_engine *engine, struct peer *peer, struct transfer *tran
     else if (peer->refused_last)
         push_by_age(engine, peer, transfer, hint);
     else /* the first of them may have broken it, and comes last */
-        list_push_front(engine, peer, transfer, LIST_PENDING);
+        push_first(engine, peer, transfer);
     timer_own(engine, transfer);
     engine->stats.replays++;
     peer->replays++;
@@ -684,6 +716,18 @@ static void unpark(weir_engine *engine, struct peer *peer, struct transfer *tran
     }
 }
 
+/* Ends what waits to be posted to memory that is stale: it may be gone, and each transfer would
+ * break a session. */
+static void end_stale(weir_engine *engine, struct peer *peer) {
+    uint32_t next;
+    for (uint32_t i = peer->lists[LIST_PENDING].head; i != NONE; i = next) {
+        struct transfer *transfer = &engine->transfers[i];
+        next = transfer->next;
+        if (transfer->kind == TRANSFER_PLAIN && !remotes_current(engine, peer, transfer))
+            transfer_stop(engine, transfer, WEIR_ESTALE);
+    }
+}
+
 /* More is known about old sessions: a drain ended, SETTLED came, or the other side's word is not
  * waited for any more. */
 void transfer_unpark(weir_engine *engine, struct peer *peer) {
@@ -696,6 +740,7 @@ void transfer_unpark(weir_engine *engine, struct peer *peer) {
         unpark(engine, peer, transfer, hint);
         hint = i;
     }
+    end_stale(engine, peer);
     if (peer_pending(peer) + peer->room_waits > 0) {
         if (peer->live != NONE)
             run_later(engine, peer);
@@ -810,7 +855,7 @@ void transfer_unshelve(weir_engine *engine, struct peer *peer) {
             continue;
         }
         list_remove(engine, transfer);
-        list_push(engine, peer, transfer, LIST_PENDING);
+        push_now(engine, peer, transfer);
     }
 }
 

@@ -26,6 +26,7 @@
 #include "agenda.h"
 #include "inflight.h"
 #include "lists.h"
+#include "loop.h"
 #include "notes.h"
 #include "post.h"
 #include "records.h"
@@ -352,10 +353,33 @@ void turns_inflight(weir_engine *engine) {
     }
 }
 
+/* What is said of messages is heard at once, and answered: a few rounds of that are one turn. */
+static void serve_self(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
+    bool more = true;
+    if (peer->spent && peer->runnable)
+        return;
+    peer->spent = false;
+    for (int rounds = SERVE_ROUNDS; more && rounds > 0 && peer->live != NONE; rounds--) {
+        if (peer->streams != STREAM_NONE || peer->talk.due)
+            talk_serve(engine, peer, bytes_most);
+        if (loop_serve(engine, peer, bytes_most))
+            break;
+        more = peer->talk.due && !peer->talk.speaking;
+    }
+    if (more && peer->live != NONE && (peer->lists[LIST_PENDING].count > 0 || peer->talk.due)) {
+        run_later(engine, peer);
+        peer->spent = true;
+    }
+}
+
 /* Posts for one peer: its transfers in turn, until slots, bytes in flight or the budget are used
  * up. The budget is used up by the chain that reaches bytes_most, too, and when turns_next_is_long.
  * A peer that could go on is put back on the run list, and has its next turn from there. */
 void turns_serve(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
+    if (peer->loop) {
+        serve_self(engine, peer, bytes_most);
+        return;
+    }
     if (peer->live == NONE || (peer->spent && peer->runnable))
         return;
     peer->spent = false;

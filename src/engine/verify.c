@@ -8,6 +8,7 @@
 #include "found.h"
 #include "inflight.h"
 #include "lendings.h"
+#include "names.h"
 #include "records.h"
 #include "streams.h"
 
@@ -154,8 +155,10 @@ const char *engine_verify_work(const weir_engine *engine) {
     const char *receives = verify_receives(engine);
     if (receives != NULL)
         return receives;
+    uint32_t waits = 0;
     for (uint32_t i = 0; i < engine->peers_used; i++) {
         const struct peer *peer = &engine->peers[i];
+        waits += peer->waits;
         if (peer->id == 0)
             continue;
         const char *wrong = verify_lists(engine, peer);
@@ -166,6 +169,8 @@ const char *engine_verify_work(const weir_engine *engine) {
         if (wrong != NULL)
             return wrong;
     }
+    if (waits != engine->waits)
+        return "engine: waits differ from those of its peers";
     return lendings_verify(engine);
 }
 
@@ -175,5 +180,7 @@ bool engine_is_full(const weir_engine *engine) {
 
 const char *engine_verify(const weir_engine *engine) {
     const char *wrong = engine_verify_work(engine);
+    if (wrong == NULL)
+        wrong = names_verify(engine);
     return wrong != NULL ? wrong : found_verify(engine);
 }

@@ -131,8 +131,11 @@ bool address_is_any(const struct address *address) {
     if (address->storage.ss_family == AF_INET)
         return ((const struct sockaddr_in *)&address->storage)->sin_addr.s_addr ==
                htonl(INADDR_ANY);
-    return address->storage.ss_family == AF_INET6 &&
-           IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)&address->storage)->sin6_addr);
+    if (address->storage.ss_family != AF_INET6)
+        return false;
+    static const struct in6_addr mapped = {.s6_addr = {[10] = 0xff, [11] = 0xff}}; /* 0.0.0.0 */
+    const struct in6_addr *at = &((const struct sockaddr_in6 *)&address->storage)->sin6_addr;
+    return IN6_IS_ADDR_UNSPECIFIED(at) || memcmp(at, &mapped, sizeof(mapped)) == 0;
 }
 
 bool address_is_plain(const char *text) {

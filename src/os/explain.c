@@ -40,6 +40,27 @@ static bool bad_address(const char *address, char *why_out, size_t size) {
     return true;
 }
 
+bool os_explain_advertise(const char *text, char *why_out, size_t size) {
+    char host[ADDRESS_HOST_MAX] = "";
+    uint16_t port = 1;
+    struct address address;
+    bool whole = address_split(text, host, &port) == WEIR_OK;
+    const char *colon = strchr(text, ':');
+    if (!whole && strlen(text) < sizeof host)
+        strcpy(host, text);
+    bool is_numeric = address_numeric(host, port, &address) == WEIR_OK;
+    if (whole && port == 0)
+        snprintf(why_out, size, "port 0 is no port that peers can call");
+    else if (is_numeric && address_is_any(&address))
+        snprintf(why_out, size, "a wildcard, which names no host");
+    else if ((!whole && (host[0] == '\0' || host[0] == '[' || (colon != NULL && !is_numeric))) ||
+             (whole && text[0] == '[' && !is_numeric))
+        snprintf(why_out, size, "not HOST, HOST:PORT or [IPV6]:PORT");
+    else
+        return false;
+    return true;
+}
+
 void os_explain_listen(const char *address, char *why_out, size_t size) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL;

@@ -11,6 +11,10 @@
 /* Why nobody can listen there: "Address already in use". Blocks for name resolution. */
 void os_explain_listen(const char *address, char *why_out, size_t size);
 
+/* Whether the text cannot be advertised, as it is no host and no "host:port"; only then *why_out is
+ * written. */
+bool os_explain_advertise(const char *text, char *why_out, size_t size);
+
 /* Whether this process can hardly open another file; only then *why_out is written. */
 bool os_explain_descriptors(char *why_out, size_t size);
 

@@ -87,7 +87,8 @@ void shared_forget(struct shared *shared);
  * wildcard. It names one address of this host then. */
 void os_reach(const char *listening, char *address_out, size_t size);
 
-/* The numeric host of such a text, if it names one address of a network; "": it does not. */
+/* The numeric host of such a text, with a port or without, if it names one address of a network;
+ * "": it does not. */
 void os_host(const char *listening, char host_out[WEIR_HOST_MAX]);
 
 /* 0 if tcp's dial would take this text, EADDRESS otherwise. Resolves nothing. */

@@ -11,6 +11,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -90,8 +91,13 @@ void os_host(const char *listening, char host_out[WEIR_HOST_MAX]) {
     uint16_t port;
     struct address address;
     host_out[0] = '\0';
-    if (listening != NULL && address_split(listening, host, &port) == WEIR_OK &&
-        address_numeric(host, port, &address) == WEIR_OK &&
+    if (listening == NULL)
+        return;
+    if (address_split(listening, host, &port) != WEIR_OK) {
+        port = 0;
+        snprintf(host, sizeof(host), "%s", listening);
+    }
+    if (address_numeric(host, port, &address) == WEIR_OK &&
         is_of_network((const struct sockaddr *)&address.storage) && strlen(host) < WEIR_HOST_MAX)
         memcpy(host_out, host, strlen(host) + 1);
 }

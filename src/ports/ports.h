@@ -42,6 +42,23 @@ struct weir_env_ops {
 
 #define WEIR_HOST_MAX 46 /* bytes of a numeric address with its terminator: INET6_ADDRSTRLEN */
 
+/* A part of a NIC's name, and the variable of its device that it goes before. Static storage. */
+struct weir_nic_form {
+    const char *variable; /* NULL: there are no more parts */
+    const char *word;     /* what the part is: "port" */
+};
+enum { WEIR_NIC_PARTS = 2 };
+
+/* The NIC that the application named behind the device, as mlx5_0/1 in "verbs:mlx5_0/1": all parts
+ * that the device knows. */
+struct weir_device_nic {
+    uint32_t count; /* 0: none is named */
+    struct weir_nic_part {
+        struct weir_nic_form form;
+        char text[WEIR_SETTING_TEXT_MAX]; /* "": this part is not named */
+    } parts[WEIR_NIC_PARTS];
+};
+
 /* The application's wishes for a device, as weir_engine_options has it; 0: its own choice. */
 struct weir_device_wishes {
     uint32_t inline_bytes; /* WEIR_INLINE_NONE: none. It may give less, not more */
@@ -50,6 +67,7 @@ struct weir_device_wishes {
     uint32_t qp_receives;  /* ...and receives that each of them is to have posted; 0: not known */
     char host[WEIR_HOST_MAX]; /* the address of this host that peers reach it at; "": not known.
                                * A device with an address of its own takes this one if it can */
+    struct weir_device_nic nic;
 };
 
 struct weir_env {
@@ -84,7 +102,7 @@ struct weir_device_tally {
 };
 struct weir_qp;
 
-/* An environment variable that a device reads, and what it says now. */
+/* A setting of a device, by its environment variable, and what is said of it now. */
 struct weir_device_setting {
     const char *device; /* its name; these three are static storage */
     const char *variable;
@@ -92,6 +110,7 @@ struct weir_device_setting {
     uint64_t value; /* as it would be in force; UINT64_MAX: the device chooses */
     uint64_t fallback, least, most;
     bool is_set;
+    bool is_named; /* by the application, behind the device: not the environment's */
     char text[WEIR_SETTING_TEXT_MAX]; /* of one that is no number, which has no range; "" */
     int status;                       /* 0, or EINVAL: nothing is opened with it; */
     char note[WEIR_DEVICE_NOTE_MAX];  /* and this says why, in a line; "" */
@@ -296,9 +315,13 @@ struct weir_rmr {
 
 struct weir_device_ops {
     const char *name;
-    /* 0; ENODEVICE: cannot be used here; EINVAL: its environment variables are wrong; EMFILE.
+    /* The parts that may be named behind it, in their order, with '/' in between; the last has all
+     * that is left. */
+    struct weir_nic_form nic[WEIR_NIC_PARTS];
+    /* Of the device that open would take with these wishes; NULL: none. 0; ENODEVICE: cannot be
+     * used here; EINVAL: what is named, or its environment variables, are wrong; EMFILE.
      * caps_out->note says why. No side effect but that libraries are loaded. Any thread. */
-    int (*probe)(struct weir_device_caps *caps_out);
+    int (*probe)(const struct weir_device_wishes *wishes, struct weir_device_caps *caps_out);
     /* A cheap probe, which loads and opens nothing. 0: it can be used as far as that tells,
      * and caps_out->fabric is as probe has it. EAGAIN: perhaps, only probe knows. ENODEVICE: not.
      * NULL: only probe knows. Any thread. */
@@ -341,6 +364,9 @@ struct weir_device_ops {
     int (*mr_import)(struct weir_device *device, const uint8_t *blob, uint32_t blob_length,
                      uint64_t length, uint32_t access, uint32_t wait_ms, struct weir_rmr *rmr_out);
     void (*mr_forget)(struct weir_device *device, const struct weir_rmr *rmr);
+    /* Whether its owner, which lives on, has released the memory by now, as this process sees it.
+     * On the thread that has the engine. NULL: only the owner's device knows. */
+    bool (*mr_is_gone)(struct weir_device *device, const struct weir_rmr *rmr);
     /* The parts of mr_import and mr_forget whose time grows with the memory, as calls of their own.
      * NULL: there is no such part. Any thread, several at once, whatever others do meanwhile, but
      * not with the same import. import_populate: after mr_import, only a matter of speed.
@@ -376,8 +402,8 @@ struct weir_device_ops {
 
     /* Posts a chain with one doorbell. 0: all accepted. Otherwise the WR at index
      * post_out->accepted was refused: EAGAIN (no room now), EINVAL (this WR can
-     * never be accepted), EDEVICE. post_out is always written. In the error state
-     * posts are accepted and flush. */
+     * never be accepted), ESTALE (likewise: mr_is_gone of its memory over there), EDEVICE.
+     * post_out is always written. In the error state posts are accepted and flush. */
     int (*post_send)(struct weir_qp *qp, const struct weir_wr *wrs, uint32_t count,
                      struct weir_post *post_out);
     /* completes_inline devices only, others execute none (0): executes plain reads or

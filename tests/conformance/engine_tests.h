@@ -36,7 +36,17 @@
     X(test_M12_loans_over_sessions_that_break)                                                     \
     X(test_W1_a_receiver_that_does_not_look)                                                       \
     X(test_T10_the_sender_is_closed)                                                               \
-    X(test_T10_H5_the_receiver_is_another_one)
+    X(test_T10_H5_the_receiver_is_another_one)                                                     \
+    X(test_H16_itself_reads_and_writes)                                                            \
+    X(test_H16_itself_is_a_peer_like_others)                                                       \
+    X(test_H16_itself_notifies)                                                                    \
+    X(test_H16_itself_completes_in_order)                                                          \
+    X(test_H16_itself_is_refused_as_others_are)                                                    \
+    X(test_H16_itself_sends_messages)                                                              \
+    X(test_H16_its_messages_end_as_others_do)                                                      \
+    X(test_H16_itself_lends)                                                                       \
+    X(test_H16_itself_beside_another_peer)                                                         \
+    X(test_H16_T10_closed_with_its_own_work)
 
 #define ENGINE_TEST_DECLARE(name) void name(void **state);
 ENGINE_TESTS(ENGINE_TEST_DECLARE)

@@ -101,7 +101,7 @@ int engines_here_run(const struct conformance_pair *pair) {
         .self = &own,
     };
 
-    if (pair->ops->probe(&caps) != 0) {
+    if (pair->ops->probe(NULL, &caps) != 0) {
         fprintf(stderr, "skipped: %s\n", caps.note);
         return 77;
     }

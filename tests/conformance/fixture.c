@@ -310,3 +310,28 @@ void expect_failure(struct fixture *f, struct weir_wr wr, uint32_t status) {
     assert_int_equal(run_wr(f, &f->a, good), f->caps.isolates ? WEIR_CQE_OK : WEIR_CQE_FLUSHED);
     remake_pair(f);
 }
+
+void expect_released(struct fixture *f, struct weir_wr wr, const struct weir_rmr *rmr) {
+    if (f->ops->mr_is_gone == NULL || !f->ops->mr_is_gone(f->a.device, rmr)) {
+        expect_failure(f, wr, WEIR_CQE_REMOTE_ACCESS);
+        return;
+    }
+    uint8_t before[256];
+    struct weir_wr good = make_wr(&f->a, WEIR_OP_WRITE, 0, 0, 8);
+    memcpy(before, bytes_of(&f->b), sizeof before);
+    struct weir_post post = {77, 77};
+    assert_int_equal(f->ops->post_send(f->a.qp, &wr, 1, &post), WEIR_ESTALE);
+    assert_int_equal(post.accepted, 0);
+    assert_int_equal(post.done, 0);
+    assert_memory_equal(bytes_of(&f->b), before, sizeof before);
+    struct weir_wr both[2] = {good, wr};
+    both[0].flags |= WEIR_WR_SIGNALED;
+    assert_int_equal(f->ops->post_send(f->a.qp, both, 2, &post), WEIR_ESTALE);
+    assert_int_equal(post.accepted, 1);
+    struct weir_cqe cqe;
+    if (post.done == 0) {
+        assert_true(wait_cqe(f, &f->a, &cqe));
+        assert_int_equal(cqe.status, WEIR_CQE_OK);
+    }
+    assert_int_equal(run_wr(f, &f->a, good), WEIR_CQE_OK);
+}

@@ -100,6 +100,9 @@ void assert_ended(const struct fixture *f, uint32_t is, uint32_t status);
  * a driver (Soft-RoCE of Linux 6.12) may tell of a bad source as of any other flushed WR, or
  * of an operation that failed; and so is everything told, and sent, where nothing is blamed. */
 void expect_failure(struct fixture *f, struct weir_wr wr, uint32_t status);
+/* The WR's memory over there, which was imported as `rmr`, was released. A device that sees it
+ * refuses the WR, with a good one in front of it or alone, and the QP is as it was. */
+void expect_released(struct fixture *f, struct weir_wr wr, const struct weir_rmr *rmr);
 /* The target does not give that right. */
 void expect_denied(struct fixture *f, struct weir_wr wr);
 

@@ -50,7 +50,7 @@ static void world_advance(struct conformance_world *world) {
 int conformance_pair_run(const struct conformance_pair *pair) {
     struct pair_world own = {.pair = pair, .devices = {NULL, NULL}};
     struct weir_device_caps caps = {.note = ""};
-    if (pair->ops->probe(&caps) != 0) {
+    if (pair->ops->probe(NULL, &caps) != 0) {
         fprintf(stderr, "skipped: %s\n", caps.note);
         return 77; /* meson: skipped */
     }

@@ -6,8 +6,11 @@
  * names the provider's directory; arguments are the names of tests to run. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <glob.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -537,6 +540,27 @@ static void test_forked(int fd) {
 }
 
 /* Operations to a process that is stopped go on when it does. */
+/* Stops a process, and returns when none of its threads runs: kill() alone does not wait for that.
+ * The process is no child of this one, so that its states are looked at. */
+static void stop_process(pid_t pid) {
+    char pattern[64];
+    CHECK(kill(pid, SIGSTOP) == 0);
+    snprintf(pattern, sizeof pattern, "/proc/%d/task/*/stat", (int)pid);
+    for (bool runs = true; runs; nap(1)) {
+        glob_t found;
+        CHECK(glob(pattern, 0, NULL, &found) == 0);
+        runs = false;
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+            char state = '\0';
+            FILE *stat = fopen(found.gl_pathv[i], "r");
+            runs = stat == NULL || fscanf(stat, "%*d %*s %c", &state) != 1 || state != 'T' || runs;
+            if (stat != NULL)
+                fclose(stat);
+        }
+        globfree(&found);
+    }
+}
+
 static void test_stopped(int fd) {
     struct side side;
     open_side(&side, MIB, 0);
@@ -546,8 +570,7 @@ static void test_stopped(int fd) {
     CHECK(read(fd, &its, sizeof its) == (ssize_t)sizeof its);
     if (own < its) {
         transfer(&side, &other, 1, 64);
-        kill(its, SIGSTOP);
-        nap(10);
+        stop_process(its);
         INSIST(try_transfer(&side, true, 0, MIB / 3, &other, 0, &side.contexts[0]));
         struct fi_cq_msg_entry entry;
         CHECK(next_within(&side, &entry, 300) == -1);

@@ -25,12 +25,17 @@ each_file() {
     complain "$WORK/wrong"
 }
 
-# The seeds in tests/corpus are bytes and carry no line of text. An empty file has no top.
-find . -name .git -prune -o -name 'build*' -prune -o -path ./tests/corpus -prune -o \
-    -name LICENSE -o -type f -size 0 -print | sed 's/$/ is empty/' >"$WORK/wrong"
+# The seeds in tests/corpus are bytes and carry no line of text, and neither can the files of whose
+# every line somebody makes something: the version, Debian's changelog and format. An empty file has
+# no top.
+files_of_tree() { # FIND'S TESTS
+    find . -name .git -prune -o -name 'build*' -prune -o -path ./tests/corpus -prune -o \
+        -name LICENSE -o -path ./VERSION -o -path ./debian/changelog -o \
+        -path ./debian/source/format -o -type f "$@" -print
+}
+files_of_tree -size 0 | sed 's/$/ is empty/' >"$WORK/wrong"
 complain "$WORK/wrong"
-find . -name .git -prune -o -name 'build*' -prune -o -path ./tests/corpus -prune -o \
-    -name LICENSE -o -type f -print >"$WORK/files"
+files_of_tree >"$WORK/files"
 each_file '
     FNR <= 4 && /SPDX-License-Identifier: Apache-2\.0/ { licensed = name }
     function last(name, lines) {
@@ -50,11 +55,11 @@ each_file '
     }'
 
 # Every C file is in the build: tests/meson.build names test_x.c as x.
-for dir in $(c_files | grep '\.c$' | sed 's,/[^/]*$,,' | sort -u); do
+for dir in $(c_files | grep '\.c\(pp\)*$' | sed 's,/[^/]*$,,' | sort -u); do
     cat "$dir/meson.build" meson.build tests/meson.build tests/fuzz/meson.build 2>/dev/null >"$WORK/build"
-    c_files | sed -n "s,^$dir/\([^/]*\.c\)$,\1,p" | while read -r name; do
+    c_files | sed -n "s,^$dir/\([^/]*\.c\(pp\)*\)$,\1,p" | while read -r name; do
         program=${name#test_}
-        echo "$dir/$name $name'   '${program%.c}':  ["
+        echo "$dir/$name $name'   '${program%.c*}':  ["
     done >"$WORK/names"
     awk 'NR == FNR { build = build $0 "\n"; next }
         { program = $3 " ["

@@ -8,7 +8,7 @@ CXX=${CXX:-c++}
 need "$CC" "$CXX"
 
 strict='-Wall -Wextra -Wpedantic -Wconversion -Werror -fsyntax-only'
-for header in include/*.h; do
+for header in include/*.h adapters/*/include/*.h; do
     $CC -std=c11 $strict -Wstrict-prototypes -x c "$header" || say "$header as C11"
     $CXX -std=c++17 $strict -x c++ "$header" || say "$header as C++17"
 done
@@ -33,6 +33,9 @@ for std in c++11 c++17 c++20; do
 done
 for layer in src/ports $LAYERS; do
     flags=
+    case $layer in
+    adapters/*) flags=-D_GNU_SOURCE ;;
+    esac
     for dir in $(layer_dirs "$layer" || echo include src/ports); do
         flags="$flags -I$dir"
     done

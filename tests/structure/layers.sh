@@ -60,6 +60,8 @@ for layer in $LAYERS; do
         inc_engine) dir=src/engine ;;
         inc_sim*)   dir=sim ;;
         inc_tool)   dir=tool ;;
+        inc_mooncake) dir=adapters/mooncake/include ;;
+        inc_mooncake_src) dir=adapters/mooncake/src ;;
         *)          dir=$name ;;
         esac
         case " $dirs " in

@@ -34,9 +34,10 @@ finish() {
     exit "$broken"
 }
 
-# Every C file of the project, headers too.
+# Every C and C++ file of the project, headers too.
 c_files() {
-    find include src sim tool tests bench -name '*.[ch]' 2>/dev/null | sort
+    find include src sim tool tests bench python adapters -name 'build*' -prune -o \
+        \( -name '*.[ch]' -o -name '*.cpp' \) -print 2>/dev/null | sort
 }
 
 # The directories whose headers a layer may include: `layer_dirs src/core`. This is
@@ -44,7 +45,7 @@ c_files() {
 layer_dirs() {
     case $1 in
     src/core)       echo include src/ports src/core ;;
-    src/device)     echo include src/ports src/device src/device/shm src/device/verbs ;;
+    src/device)     echo include src/ports src/device src/device/base src/device/shm src/device/verbs ;;
     src/device/base) echo include src/ports src/device/base ;;
     src/device/shm) echo include src/ports src/device/base src/device/shm ;;
     src/device/verbs) echo include src/ports src/device/base src/device/verbs ;;
@@ -55,11 +56,12 @@ layer_dirs() {
     src/engine)     echo include src/ports src/core src/device src/os src/engine ;;
     sim)            echo include src/ports src/core src/engine sim ;;
     tool)           echo include tool ;;
+    adapters/mooncake/src) echo include adapters/mooncake/include adapters/mooncake/src ;;
     *)              return 1 ;;
     esac
 }
 LAYERS="src/core src/device src/device/base src/device/fabric src/device/shm src/device/verbs"
-LAYERS="$LAYERS src/device/efa src/device/ofi src/os src/engine sim tool"
+LAYERS="$LAYERS src/device/efa src/device/ofi src/os src/engine sim tool adapters/mooncake/src"
 
 # Public functions, as the public headers declare them.
 api_functions() {

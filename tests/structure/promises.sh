@@ -6,14 +6,16 @@
 page=docs/promises.md
 
 # "NUMBER FILE", for each number in the name of a test: a test_S1_S6_... of C, a name that a script
-# gives to check or faults, "M9 ..." of a structural test or of the simulator's oracle.
+# gives to check or faults, a def test_P1_... of Python, "M9 ..." of a structural test or of the simulator's oracle.
 {
-    find tests -name '*.c' -exec grep -HoE '\btest(_[SHTMBEW][0-9]+)+_' {} +
-    grep -HoE '\b(check|faults) "?([a-z]+_)?([SHTMBEW][0-9]+_)+' tests/*.sh tests/vm/*.sh
-    grep -HoE 'say "[SHTMBEW][0-9]+ ' tests/structure/*.sh
-    grep -HoE '"[SHTMBEW][0-9]+ ' sim/*.c
+    find tests adapters \( -name '*.c' -o -name '*.cpp' \) \
+        -exec grep -HoE '\btest(_[SHTMBEWPNXK][0-9]+)+_' {} +
+    grep -HoE '\b(check|faults) "?([a-z]+_)?([SHTMBEWPNXK][0-9]+_)+' tests/*.sh tests/vm/*.sh adapters/*/tests/*.sh
+    grep -HoE '\bdef test(_[SHTMBEWPNXK][0-9]+)+_' python/tests/*.py adapters/*/python/tests/*.py
+    grep -HoE 'say "[SHTMBEWPNXK][0-9]+ ' tests/structure/*.sh
+    grep -HoE '"[SHTMBEWPNXK][0-9]+ ' sim/*.c
 } | awk -F: '{
-    for (name = $2; match(name, /[SHTMBEW][0-9]+/); name = substr(name, RSTART + RLENGTH))
+    for (name = $2; match(name, /[SHTMBEWPNXK][0-9]+/); name = substr(name, RSTART + RLENGTH))
         print substr(name, RSTART, RLENGTH), $1
 }' | sort -u >"$WORK/tests"
 [ "$(wc -l <"$WORK/tests")" -gt 300 ] || say "names of tests were not found"
@@ -21,11 +23,11 @@ page=docs/promises.md
 # "NUMBER FILE" and "NUMBER THING", from the page's lines "| S1 | sentence | `file`, ... | sim |".
 : >"$WORK/promises" >"$WORK/on"
 awk -F' *[|] *' -v promises="$WORK/promises" -v on="$WORK/on" '
-    $2 ~ /^[SHTMBEW][0-9]+$/ && NF == 6 && length($3) > 20 {
+    $2 ~ /^[SHTMBEWPNXK][0-9]+$/ && NF == 6 && length($3) > 20 {
         print $2
         for (i = split($4, files, /[`, ]+/); i > 0; i--)
             if (files[i] != "")
-                print $2, (files[i] ~ /^sim\// ? "" : "tests/") files[i] >promises
+                print $2, (files[i] ~ /^(sim|python|adapters)\// ? "" : "tests/") files[i] >promises
         for (i = split($5, things, /, */); i > 0; i--)
             print $2, things[i] >on
     }' $page | sort >"$WORK/numbers"
@@ -65,7 +67,7 @@ done <"$WORK/only"
 awk -F' *[|] *' '/^## On what/ { last = 1 } last && NF == 4 && $3 ~ /^`/ {
     for (i = split($3, files, /[`, ]+/); i > 0; i--)
         if (files[i] != "")
-            print (files[i] ~ /^sim\// ? "" : "tests/") files[i], $2
+            print (files[i] ~ /^(sim|python|adapters)\// ? "" : "tests/") files[i], $2
 }' $page >"$WORK/runs"
 awk -v runs="$WORK/runs" '
     BEGIN { while ((getline line <runs) > 0) { split(line, of, " "); things[++count] = line } }

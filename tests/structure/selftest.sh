@@ -87,6 +87,8 @@ case_ 'the fabric includes a device over it' layers.sh 'regions.c includes "ofi.
     'append src/device/fabric/regions.c "#include \"ofi.h\""'
 case_ 'a device includes the fabric of others' layers.sh 'memory.c includes "regions.h"' \
     'append src/device/verbs/memory.c "#include \"regions.h\""'
+case_ 'the Mooncake adapter includes the engine' layers.sh 'api.c includes "engine.h"' \
+    'append adapters/mooncake/src/api.c "#include \"engine.h\""'
 case_ 'the build grants too much' layers.sh 'src/core/meson.build grants src/os' \
     'append src/core/meson.build "x = [inc_os]"'
 case_ 'the build grants implicitly' layers.sh 'src/os/meson.build lets the compiler' \
@@ -157,6 +159,8 @@ case_ 'a test without a promise' promises.sh 'does not promise S77' \
     'append tests/test_timer.c "static void test_S77_xyzzy(void **state) {}"'
 case_ 'a script with a test without a promise' promises.sh 'does not promise W78' \
     'append tests/vm/wire.sh "check W7_W78_xyzzy true"'
+case_ 'a test of Python without a promise' promises.sh 'does not promise P79' \
+    'append python/tests/test_leaks.py "    def test_P9_P79_xyzzy(self):"'
 case_ 'a test that is turned off' promises.sh 'turns a test off' \
     'sed -i "s/^check wire_loss/: &/" tests/vm/wire.sh'
 case_ 'an oracle without a promise' promises.sh 'does not promise T79, which is the name of a test in sim/nic.c' \
@@ -180,6 +184,20 @@ case_ 'a device that a promise is not tested on' promises.sh 'whether H6 is test
 case_ 'a test that runs nobody knows where' promises.sh 'does not say on what tests/test_region.c runs' \
     'sed -i "/^| - | .test_credit/s/ .test_region.c.,//" docs/promises.md'
 
+case_ 'a version that only the header has' version.sh 'include/weir.h says "0.7.0"' \
+    'sed -i "s/^#define WEIR_VERSION_MINOR .*/#define WEIR_VERSION_MINOR 7/" include/weir.h'
+case_ 'a version that is none' version.sh 'VERSION is not one line of three numbers: 0.1' \
+    'echo 0.1 >VERSION'
+case_ 'a version that the build does not read' version.sh 'meson.build does not read VERSION' \
+    "sed -i \"s/files('VERSION')/'0.1.0'/\" meson.build"
+case_ 'a changelog of another version' version.sh 'CHANGELOG.md says "0.9.0"' \
+    'sed -i "0,/^## .*/s//## 0.9.0 (unreleased)/" CHANGELOG.md'
+
+case_ 'a package of another version' version.sh 'debian/changelog says "0.9.0"' \
+    'sed -i "1s/(.*)/(0.9.0-1)/" debian/changelog'
+case_ 'a package of another library' version.sh 'debian/libweir7.install is not there' \
+    "sed -i \"s/^soversion = .*/soversion = '7'/\" meson.build"
+
 # symbols.sh needs a library: small ones are made to the copy's map.
 stub_library() { # OUT EXTRA-SOURCE
     {
@@ -198,6 +216,8 @@ stub_library "$WORK/extra.so" 'int weir_extra(void); int weir_extra(void) { retu
 case_ 'an export that weir.h lacks' "symbols.sh $WORK/extra.so" \
     'weir_forgotten: in the map' \
     'sed -i "s/^local:/    weir_forgotten;\nlocal:/" weir.map'
+case_ 'a function that the package does not know' "symbols.sh $WORK/good.so" \
+    'weir_write: in the header, not in the package' 'sed -i "/^ weir_write@/d" debian/libweir0.symbols'
 cases=$((cases + 1))
 sh tests/structure/symbols.sh . "$WORK/extra.so" >"$WORK/after" 2>&1 &&
     say 'symbols.sh passes a library that exports more'
@@ -214,6 +234,50 @@ sh tests/structure/symbols.sh . "$WORK/less.so" >"$WORK/after" 2>&1 &&
     say 'symbols.sh passes a library that exports less'
 grep -q 'weir_version: in the header, not in the exported' "$WORK/after" ||
     say 'symbols.sh does not name weir_version'
+
+# abi.sh needs a library with its types: each function of the headers, with nothing in it.
+printf '#include "%s"\n' include/*.h >"$WORK/typed.c"
+$CC -E -P -Iinclude "$WORK/typed.c" -I. | tr '\n' ' ' | tr ';' '\n' |
+    sed -n 's/.*__attribute__((visibility("default"))) \(.*)\)$/\1 { __builtin_trap(); }/p' >"$WORK/bodies"
+cat "$WORK/bodies" >>"$WORK/typed.c"
+$CC -g -I. -Iinclude -shared -fPIC -Wl,-soname,libweir.so.0 -Wl,--version-script=weir.map "$WORK/typed.c" \
+    -o "$WORK/typed.so" || say 'the typed library did not link'
+old=packaging/abi/libweir.so.0
+case_ 'a function that is gone' "abi.sh $WORK/typed.so" "[D] weir_xyzzy" \
+    "sed -i \"s/name='weir_write'/name='weir_xyzzy'/\" $old.xml"
+narrow=$(sed -n "s/.*<typedef-decl name='uint32_t'.* id='\([^']*\)'.*/\1/p" $old.xml)
+case_ 'a field of another type' "abi.sh $WORK/typed.so" "type of 'uint32_t notify_tag' changed" \
+    "sed -i \"s/<var-decl name='notify_tag' type-id='[^']*'/<var-decl name='notify_tag' type-id='$narrow'/\" $old.xml"
+case_ 'an enumerator of another value' "abi.sh $WORK/typed.so" "from value '99' to '10'" \
+    "sed -i \"s/'WEIR_EVENT_RESUMED' value='10'/'WEIR_EVENT_RESUMED' value='99'/\" $old.xml"
+case_ 'a constant of another value' "abi.sh $WORK/typed.so" 'WEIR_EAGAIN was -99: it is -1' \
+    "sed -i 's/^WEIR_EAGAIN -1$/WEIR_EAGAIN -99/' $old.constants"
+case_ 'a constant that is gone' "abi.sh $WORK/typed.so" 'WEIR_XYZZY was 7: ' \
+    "append $old.constants 'WEIR_XYZZY 7'"
+# grew STRUCTURE FIELD: the last release had it without that field, its last.
+grew() {
+    python3 -c 'import re, sys
+path, structure, field = sys.argv[1:]
+old = open(path).read()
+begin = old.index("<class-decl name=%r size-in-bits" % structure)
+end = old.index("</class-decl>", begin)
+body = old[begin:end]
+last = body.rindex("<data-member")
+assert "name=%r" % field in body[last:]
+bits = re.search(r"layout-offset-in-bits=.(\d+)", body[last:]).group(1)
+body = re.sub(r"size-in-bits=.\d+.", "size-in-bits=\"%s\"" % bits, body[:last], count=1)
+open(path, "w").write(old[:begin] + body + old[end:])' packaging/abi/libweir.so.0.xml "$@"
+}
+case_ 'a structure without a size that grew' "abi.sh $WORK/typed.so" "'uint64_t length', at offset 256" \
+    'grew weir_segment length'
+if [ -z "$only" ] || [ "$only" = abi.sh ]; then
+    cases=$((cases + 1))
+    (cd "$copy" && cp "$ROOT/$old.xml" "$old.xml" && grew weir_transfer_options user_data)
+    sh tests/structure/abi.sh "$copy" "$WORK/typed.so" >"$WORK/after" 2>&1
+    status=$?
+    [ "$status" -eq 0 ] || [ "$status" -eq 77 ] ||
+        say "abi.sh refuses a structure that grew behind its size: $(cat "$WORK/after")"
+fi
 
 echo "selftest: $cases broken rules"
 finish

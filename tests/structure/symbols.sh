@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# symbols.sh ROOT LIBRARY: the shared library's exports are what weir.h declares and what weir.map
-# lists; and (M9) it can write to no stream and no log.
+# symbols.sh ROOT LIBRARY: the shared library's exports are what weir.h declares, what weir.map lists and
+# what Debian's package says that it has; and (M9) it can write to no stream and no log.
 library=$(realpath "${2:?usage: $0 ROOT LIBRARY}")
 . "$(dirname "$0")/lib.sh"
 need nm
@@ -18,8 +18,11 @@ compare() {
         say "$name: in the $1, not in the $2"
     done <"$WORK/only"
 }
+sed -n 's/^ \(weir_[a-z_0-9]*\)@WEIR_.*/\1/p' debian/libweir*.symbols | sort >"$WORK/package"
 compare header map
 compare map header
+compare header package
+compare package header
 compare header exported
 compare exported header
 grep -v '@@WEIR_0\.1$' "$WORK/exported.versioned" >"$WORK/unversioned"

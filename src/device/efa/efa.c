@@ -63,8 +63,8 @@ void efa_fill_caps(const struct fabric_choice *choice, struct weir_device_caps *
     snprintf(caps_out->note, sizeof caps_out->note, "%s", choice->note);
 }
 
-static int efa_probe(struct weir_device_caps *caps_out) {
-    return fabric_probe(&efa_backend, caps_out);
+static int efa_probe(const struct weir_device_wishes *wishes, struct weir_device_caps *caps_out) {
+    return fabric_probe(&efa_backend, wishes, caps_out);
 }
 
 /* ---- open ---- */
@@ -163,7 +163,7 @@ static void close_objects(struct weir_device *device) {
 static int efa_open(const struct weir_env *env, struct weir_device **device_out) {
     const struct fabric_library *library;
     struct fabric_choice choice;
-    int rc = fabric_choose(&efa_backend, env->wishes.host, &library, &choice);
+    int rc = fabric_choose(&efa_backend, &env->wishes, &library, &choice);
     if (rc != WEIR_OK)
         return rc;
     struct weir_device *device = env->ops->alloc(env->self, sizeof *device);
@@ -206,6 +206,7 @@ static void efa_query(struct weir_device *device, struct weir_device_caps *caps_
 
 const struct weir_device_ops efa_device_ops = {
     .name = "efa",
+    .nic = {{"WEIR_EFA_DOMAIN", "domain"}, {"WEIR_EFA_FABRIC", "fabric"}},
     .probe = efa_probe,
     .glance = rdma_glance,
     .open = efa_open,

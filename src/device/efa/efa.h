@@ -80,7 +80,8 @@ _Static_assert(EFA_EARLY_MAX < 16, "counted in a few bits");
 
 #define EFA_RULES 2u
 extern const struct fabric_rule efa_rules[EFA_RULES];
-bool efa_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
+bool efa_setting(size_t index, const struct setting_source *source,
+                 struct weir_device_setting *out);
 
 /* ---- select.c ---- */
 

@@ -87,7 +87,9 @@ static const struct fi_info *best(const struct fi_info *list, const struct fabri
     return found;
 }
 
-static void domain_of(const struct fi_info *info, char name_out[FABRIC_NAME_MAX]) {
+static void domain_of(const struct fi_info *info, const struct fabric_names *beside,
+                      char name_out[FABRIC_NAME_MAX]) {
+    (void)beside;
     snprintf(name_out, FABRIC_NAME_MAX, "%s", info->domain_attr->name);
 }
 
@@ -108,7 +110,7 @@ static void note_missing(const struct fabric_library *library, const struct fabr
     const struct fabric_names any = {.provider = ""};
     struct fi_info *found = NULL;
     if ((names->domain[0] != '\0' || names->fabric[0] != '\0') && ask(library, &any, &found) == 0)
-        fabric_note_offers(found, domain_of, note_out);
+        fabric_note_offers(found, domain_of, NULL, note_out);
     library->freeinfo(found);
 }
 

@@ -24,6 +24,7 @@ const struct fabric_rule efa_rules[EFA_RULES] = {
     {"WEIR_EFA_FABRIC", AT(fabric), "fabric of libfabric's: efa-direct or efa", "", is_no_fabric},
 };
 
-bool efa_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
-    return fabric_setting(&efa_backend, index, get, out);
+bool efa_setting(size_t index, const struct setting_source *source,
+                 struct weir_device_setting *out) {
+    return fabric_setting(&efa_backend, index, source, out);
 }

@@ -13,10 +13,11 @@
 /* ---- what there is instead ---- */
 
 static bool is_named_before(const struct fi_info *list, const struct fi_info *end,
-                            fabric_name_of *name_of, const char *name) {
+                            fabric_name_of *name_of, const struct fabric_names *beside,
+                            const char *name) {
     char other[FABRIC_NAME_MAX];
     for (const struct fi_info *at = list; at != end; at = at->next) {
-        name_of(at, other);
+        name_of(at, beside, other);
         if (strcmp(other, name) == 0)
             return true;
     }
@@ -24,14 +25,14 @@ static bool is_named_before(const struct fi_info *list, const struct fi_info *en
 }
 
 void fabric_note_offers(const struct fi_info *list, fabric_name_of *name_of,
-                        char note[FABRIC_NOTE_MAX]) {
+                        const struct fabric_names *beside, char note[FABRIC_NOTE_MAX]) {
     static const char begin[] = " (there are: ", rest[] = ", ...", end[] = ")";
     char name[FABRIC_NAME_MAX];
     size_t used = strlen(note);
     const char *before = begin;
     for (const struct fi_info *at = list; at != NULL; at = at->next) {
-        name_of(at, name);
-        if (name[0] == '\0' || is_named_before(list, at, name_of, name))
+        name_of(at, beside, name);
+        if (name[0] == '\0' || is_named_before(list, at, name_of, beside, name))
             continue;
         bool fits =
             used + strlen(before) + strlen(name) + sizeof rest + sizeof end <= FABRIC_NOTE_MAX;
@@ -70,15 +71,16 @@ static int take(const struct fabric_backend *backend, const struct fabric_librar
     return choice_out->info != NULL ? WEIR_OK : WEIR_ENOMEM;
 }
 
-int fabric_choose(const struct fabric_backend *backend, const char *host,
+int fabric_choose(const struct fabric_backend *backend, const struct weir_device_wishes *wishes,
                   const struct fabric_library **library_out, struct fabric_choice *choice_out) {
+    struct setting_source source = {.get = getenv, .nic = wishes != NULL ? &wishes->nic : NULL};
     struct fabric_names names;
     const char *why;
     *choice_out = (struct fabric_choice){.info = NULL};
-    int rc = fabric_names_read(backend, getenv, &names, choice_out->note);
+    int rc = fabric_names_read(backend, &source, &names, choice_out->note);
     if (rc != WEIR_OK)
         return rc;
-    snprintf(names.host, sizeof names.host, "%s", host);
+    snprintf(names.host, sizeof names.host, "%s", wishes != NULL ? wishes->host : "");
     *library_out = fabric_load(&why);
     if (*library_out == NULL) {
         snprintf(choice_out->note, sizeof choice_out->note, "%s", why);
@@ -87,10 +89,11 @@ int fabric_choose(const struct fabric_backend *backend, const char *host,
     return take(backend, *library_out, &names, choice_out);
 }
 
-int fabric_probe(const struct fabric_backend *backend, struct weir_device_caps *caps_out) {
+int fabric_probe(const struct fabric_backend *backend, const struct weir_device_wishes *wishes,
+                 struct weir_device_caps *caps_out) {
     const struct fabric_library *library;
     struct fabric_choice choice;
-    int rc = fabric_choose(backend, "", &library, &choice);
+    int rc = fabric_choose(backend, wishes, &library, &choice);
     if (rc != WEIR_OK) {
         snprintf(caps_out->note, sizeof caps_out->note, "%s", choice.note);
         return rc;

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "ports.h"
+#include "source.h"
 
 #define FABRIC_NOTE_MAX WEIR_DEVICE_NOTE_MAX
 #define FABRIC_NAME_MAX 64
@@ -44,13 +45,14 @@ int fabric_error(long error);
 
 /* ---- choice.c ---- */
 
-/* Names that the environment asks for; "": any. Each backend has variables for some of them. */
+/* Names that the application or the environment asks for; "": any. Each backend has settings for
+ * some of them. */
 struct fabric_names {
     char provider[FABRIC_NAME_MAX];
     char domain[FABRIC_NAME_MAX];
     char fabric[FABRIC_NAME_MAX];
     char address[FABRIC_NAME_MAX];
-    char host[FABRIC_NAME_MAX]; /* of no variable: the address that is as good as any other to ask
+    char host[FABRIC_NAME_MAX]; /* of no setting: the address that is as good as any other to ask
                                  * for, if there is it */
 };
 
@@ -79,20 +81,23 @@ struct fabric_backend {
     bool (*cannot_open)(const struct fi_info *info, char note_out[FABRIC_NOTE_MAX]);
 };
 
-/* The choice that the environment makes, and the host of the application's wishes ("": none). An
- * error: its note says why, but for ENOMEM. EINVAL: a variable is wrong. ENODEVICE: no libfabric,
+/* The choice that the application's wishes (NULL: none) and the environment make. An
+ * error: its note says why, but for ENOMEM. EINVAL: a setting is wrong. ENODEVICE: no libfabric,
  * or nothing of what was asked for. */
-int fabric_choose(const struct fabric_backend *backend, const char *host,
+int fabric_choose(const struct fabric_backend *backend, const struct weir_device_wishes *wishes,
                   const struct fabric_library **library_out, struct fabric_choice *choice_out);
 /* The device port's probe. */
-int fabric_probe(const struct fabric_backend *backend, struct weir_device_caps *caps_out);
+int fabric_probe(const struct fabric_backend *backend, const struct weir_device_wishes *wishes,
+                 struct weir_device_caps *caps_out);
 
-/* Says a name of an entry of libfabric's: of its domain, say. "": none that could be asked for. */
-typedef void fabric_name_of(const struct fi_info *info, char name_out[FABRIC_NAME_MAX]);
+/* Says a name of an entry of libfabric's: of its domain, say. "": none that could be asked for
+ * beside the names that were. */
+typedef void fabric_name_of(const struct fi_info *info, const struct fabric_names *beside,
+                            char name_out[FABRIC_NAME_MAX]);
 /* Appends to a note which names there are, each once: " (there are: eth0, lo)"; to the last of
  * which there is room, and then "...". */
 void fabric_note_offers(const struct fi_info *list, fabric_name_of *name_of,
-                        char note[FABRIC_NOTE_MAX]);
+                        const struct fabric_names *beside, char note[FABRIC_NOTE_MAX]);
 
 /* ---- settings.c ---- */
 
@@ -107,11 +112,11 @@ struct fabric_rule {
 
 /* A note stays one line of ASCII. */
 void fabric_note_clean(char *text);
-/* A value that is not set is its rule's. EINVAL: note_out says which variable and why. */
-int fabric_names_read(const struct fabric_backend *backend, char *(*get)(const char *name),
+/* A value that is not set is its rule's. EINVAL: note_out says which setting and why. */
+int fabric_names_read(const struct fabric_backend *backend, const struct setting_source *source,
                       struct fabric_names *names_out, char note_out[FABRIC_NOTE_MAX]);
 /* The device port's setting: of one rule of a device. False: there is no such rule. */
 bool fabric_setting(const struct fabric_backend *backend, size_t index,
-                    char *(*get)(const char *name), struct weir_device_setting *out);
+                    const struct setting_source *source, struct weir_device_setting *out);
 
 #endif

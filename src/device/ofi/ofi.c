@@ -45,8 +45,8 @@ void ofi_fill_caps(const struct fabric_choice *choice, struct weir_device_caps *
     snprintf(caps_out->note, sizeof caps_out->note, "%s", choice->note);
 }
 
-static int ofi_probe(struct weir_device_caps *caps_out) {
-    return fabric_probe(&ofi_backend, caps_out);
+static int ofi_probe(const struct weir_device_wishes *wishes, struct weir_device_caps *caps_out) {
+    return fabric_probe(&ofi_backend, wishes, caps_out);
 }
 
 /* ---- open, close ---- */
@@ -150,7 +150,7 @@ static void close_objects(struct weir_device *device) {
 static int ofi_open(const struct weir_env *env, struct weir_device **device_out) {
     const struct fabric_library *library;
     struct fabric_choice choice;
-    int rc = fabric_choose(&ofi_backend, env->wishes.host, &library, &choice);
+    int rc = fabric_choose(&ofi_backend, &env->wishes, &library, &choice);
     if (rc != WEIR_OK)
         return rc;
     struct weir_device *device = env->ops->alloc(env->self, sizeof *device);
@@ -196,6 +196,7 @@ static void ofi_query(struct weir_device *device, struct weir_device_caps *caps_
 
 const struct weir_device_ops ofi_device_ops = {
     .name = "ofi",
+    .nic = {{"WEIR_OFI_DOMAIN", "domain"}, {"WEIR_OFI_ADDRESS", "address"}},
     .probe = ofi_probe,
     .open = ofi_open,
     .close = ofi_close,

@@ -77,7 +77,8 @@ _Static_assert(sizeof(void *) == sizeof(uint64_t), "a context holds such a numbe
 
 #define OFI_RULES 3u
 extern const struct fabric_rule ofi_rules[OFI_RULES];
-bool ofi_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
+bool ofi_setting(size_t index, const struct setting_source *source,
+                 struct weir_device_setting *out);
 
 /* ---- select.c ---- */
 

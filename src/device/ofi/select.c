@@ -181,21 +181,22 @@ static void text_of(const uint8_t address[OFI_ADDRESS_BYTES], char out[INET6_ADD
               INET6_ADDRSTRLEN);
 }
 
-static const struct fabric_names any;
-
-static void provider_of(const struct fi_info *info, char name_out[FABRIC_NAME_MAX]) {
+static void provider_of(const struct fi_info *info, const struct fabric_names *beside,
+                        char name_out[FABRIC_NAME_MAX]) {
     snprintf(name_out, FABRIC_NAME_MAX, "%s",
-             is_fit(info, &any) ? info->fabric_attr->prov_name : "");
+             is_fit(info, beside) ? info->fabric_attr->prov_name : "");
 }
 
-static void domain_of(const struct fi_info *info, char name_out[FABRIC_NAME_MAX]) {
-    snprintf(name_out, FABRIC_NAME_MAX, "%s", is_fit(info, &any) ? info->domain_attr->name : "");
+static void domain_of(const struct fi_info *info, const struct fabric_names *beside,
+                      char name_out[FABRIC_NAME_MAX]) {
+    snprintf(name_out, FABRIC_NAME_MAX, "%s", is_fit(info, beside) ? info->domain_attr->name : "");
 }
 
-static void address_of(const struct fi_info *info, char name_out[FABRIC_NAME_MAX]) {
+static void address_of(const struct fi_info *info, const struct fabric_names *beside,
+                       char name_out[FABRIC_NAME_MAX]) {
     uint8_t address[OFI_ADDRESS_BYTES];
     name_out[0] = '\0';
-    if (is_fit(info, &any) && ofi_address_of(info->src_addr, address))
+    if (is_fit(info, beside) && ofi_address_of(info->src_addr, address))
         text_of(address, name_out);
 }
 
@@ -236,7 +237,7 @@ static void note_missing(const struct fabric_library *library, const struct fabr
              steps[i].behind);
     steps[i].at[0] = '\0';
     if (ask_depth(library, &asked, 0, &others) == 0)
-        fabric_note_offers(others, steps[i].name_of, note_out);
+        fabric_note_offers(others, steps[i].name_of, &asked, note_out);
     library->freeinfo(others);
 }
 

@@ -34,6 +34,7 @@ const struct fabric_rule ofi_rules[OFI_RULES] = {
     {"WEIR_OFI_ADDRESS", AT(address), "IP address that peers are told", "", is_no_address},
 };
 
-bool ofi_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
-    return fabric_setting(&ofi_backend, index, get, out);
+bool ofi_setting(size_t index, const struct setting_source *source,
+                 struct weir_device_setting *out) {
+    return fabric_setting(&ofi_backend, index, source, out);
 }

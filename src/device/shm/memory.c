@@ -575,6 +575,19 @@ void *shm_import_address(struct weir_device *device, const struct weir_rmr *rmr,
     return (void *)(uintptr_t)import->base;
 }
 
+/* What a process that has ended leaves behind, or one that closes, is not released: it is gone with
+ * its owner, which is told otherwise. */
+bool import_is_released(const struct shm_import *import) {
+    const struct shm_link *link = import->link;
+    return !import_is_live(import) && !link->dead && link->map->head.magic != 0 &&
+           !link_has_ended(link);
+}
+
+bool shm_mr_is_gone(struct weir_device *device, const struct weir_rmr *rmr) {
+    const struct shm_import *import = import_find(device, rmr->rkey);
+    return import != NULL && import_is_released(import);
+}
+
 static void import_close(struct weir_device *device, struct shm_import *import) {
     import_unmap(import);
     import->rkey = 0;

@@ -37,10 +37,12 @@ static const char directory_name[] = "WEIR_SHM_DIRECTORY", group_name[] = "WEIR_
 
 /* ---- settings ---- */
 
-static int read_directory(const char *text, struct shm_place *place,
+static int read_directory(const struct setting_source *source, struct shm_place *place,
                           char note_out[WEIR_DEVICE_NOTE_MAX]) {
+    const char *text = source_text(source, directory_name);
     struct stat st;
     const char *wrong = NULL;
+    place->directory_said = source_name(source, directory_name);
     if (text == NULL)
         return 0;
     if (text[0] != '/')
@@ -52,7 +54,8 @@ static int read_directory(const char *text, struct shm_place *place,
     else if (!S_ISDIR(st.st_mode))
         wrong = "is no directory";
     if (wrong != NULL) {
-        snprintf(note_out, WEIR_DEVICE_NOTE_MAX, "%s=%.48s: %s", directory_name, text, wrong);
+        snprintf(note_out, WEIR_DEVICE_NOTE_MAX, "%s=%.48s: %s", place->directory_said, text,
+                 wrong);
         return WEIR_EINVAL;
     }
     strcpy(place->directory, text);
@@ -69,8 +72,9 @@ static bool group_number(const char *text, gid_t *group_out) {
     return true;
 }
 
-static int read_group(const char *text, struct shm_place *place,
+static int read_group(const struct setting_source *source, struct shm_place *place,
                       char note_out[WEIR_DEVICE_NOTE_MAX]) {
+    const char *text = source_text(source, group_name);
     char buffer[GROUP_TEXT_SIZE];
     struct group entry, *found = NULL;
     if (text == NULL)
@@ -109,22 +113,24 @@ static bool maps_all_users(void) {
            inside == 0 && count == UINT32_MAX;
 }
 
-int place_read(char *(*get)(const char *name), struct shm_place *place_out,
+int place_read(const struct setting_source *source, struct shm_place *place_out,
                char note_out[WEIR_DEVICE_NOTE_MAX]) {
     struct shm_place place = {.directory = "", .maps_all_users = maps_all_users()};
-    int rc = read_directory(get(directory_name), &place, note_out);
+    int rc = read_directory(source, &place, note_out);
     if (rc == 0)
-        rc = read_group(get(group_name), &place, note_out);
+        rc = read_group(source, &place, note_out);
     if (rc == 0)
         *place_out = place;
     return cleaned(rc, note_out);
 }
 
-bool place_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
+bool place_setting(size_t index, const struct setting_source *source,
+                   struct weir_device_setting *out) {
     struct shm_place place = {.directory = ""};
     if (index > 1)
         return false;
-    const char *variable = index == 0 ? directory_name : group_name, *text = get(variable);
+    const char *variable = index == 0 ? directory_name : group_name,
+               *text = source_text(source, variable);
     *out = (struct weir_device_setting){
         .device = "shm",
         .variable = variable,
@@ -133,9 +139,10 @@ bool place_setting(size_t index, char *(*get)(const char *name), struct weir_dev
         .value = UINT64_MAX,
         .fallback = UINT64_MAX,
         .is_set = text != NULL,
+        .is_named = source_is_named(source, variable),
     };
-    out->status = cleaned(index == 0 ? read_directory(text, &place, out->note)
-                                     : read_group(text, &place, out->note),
+    out->status = cleaned(index == 0 ? read_directory(source, &place, out->note)
+                                     : read_group(source, &place, out->note),
                           out->note);
     snprintf(out->text, sizeof out->text, "%s", text != NULL ? text : "");
     cleaned(WEIR_EINVAL, out->text);
@@ -201,7 +208,7 @@ void place_describe(const struct shm_place *place, char *out, size_t size) {
 }
 
 void place_tell_no_socket(const struct shm_place *place, int error, char *out, size_t size) {
-    snprintf(out, size, "WEIR_SHM_DIRECTORY=%.32s: user %u can make no socket there: %.24s",
+    snprintf(out, size, "%s=%.32s: user %u can make no socket there: %.24s", place->directory_said,
              place->directory, (unsigned)geteuid(), strerror(error));
     cleaned(WEIR_EINVAL, out);
 }

@@ -2,8 +2,8 @@
 /* place.h: where devices of one host meet, and which of them may have to do with each other.
  *
  * A device listens on a Unix socket that is named after its nonce: in the abstract namespace,
- * which each network namespace has one of, or, where WEIR_SHM_DIRECTORY names one, in a
- * directory. So devices meet that share a network namespace, or that were given the same
+ * which each network namespace has one of, or, where the application or WEIR_SHM_DIRECTORY names
+ * one, in a directory. So devices meet that share a network namespace, or that were given the same
  * directory: also of two containers with namespaces of their own.
  *
  * The kernel says who is on the other end of a socket (SO_PEERCRED in unix(7)). Devices of one user
@@ -19,9 +19,11 @@
 #include <sys/types.h>
 
 #include "ports.h"
+#include "source.h"
 
 struct shm_place {
     char directory[WEIR_SETTING_TEXT_MAX]; /* "": the abstract namespace */
+    const char *directory_said;            /* what the setting of it is called; static */
     bool has_group;
     gid_t group;
     /* The user namespace maps every user. In one that does not, the others all show as user 65534.
@@ -30,9 +32,8 @@ struct shm_place {
     bool maps_all_users;
 };
 
-/* The environment's settings, and what the user namespace shows; get is getenv(3). EINVAL: note_out
- * says why. */
-int place_read(char *(*get)(const char *name), struct shm_place *place_out,
+/* The settings, and what the user namespace shows. EINVAL: note_out says why. */
+int place_read(const struct setting_source *source, struct shm_place *place_out,
                char note_out[WEIR_DEVICE_NOTE_MAX]);
 
 /* Equal where devices meet, and nowhere else: of the boot of the kernel, and the network
@@ -59,7 +60,8 @@ int place_call(const struct shm_place *place, uint64_t nonce, int32_t *pid_out);
 /* Whether the other end of a connected socket may have to do with us, and who it is. */
 bool place_admits(const struct shm_place *place, int socket, int32_t *pid_out);
 
-/* The index-th variable, as device_setting has it. */
-bool place_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
+/* The index-th setting, as device_setting has it. */
+bool place_setting(size_t index, const struct setting_source *source,
+                   struct weir_device_setting *out);
 
 #endif

@@ -112,10 +112,6 @@ static uint32_t right_of(uint32_t opcode) {
     return opcode == WEIR_OP_READ ? WEIR_ACCESS_REMOTE_READ : WEIR_ACCESS_REMOTE_WRITE;
 }
 
-static inline bool import_is_live(const struct shm_import *import) {
-    return atomic_load_explicit(import->live, memory_order_acquire) == import->key;
-}
-
 /* The WR's remote region if it may be used as the WR wants; else NULL. */
 static struct shm_import *check_remote(const struct weir_qp *qp, const struct weir_wr *wr) {
     struct shm_import *import = import_find(qp->device, wr->rkey);
@@ -498,6 +494,21 @@ static bool is_acceptable(const struct weir_wr *wr) {
            (wr->opcode != WEIR_OP_READ && wr->length <= SHM_INLINE_BYTES_MAX);
 }
 
+/* Instead of a status: the WR's memory over there was released before the WR was begun. */
+#define RELEASED UINT32_MAX
+
+/* Why check_remote refuses the WR. All else that is wrong with it is told first. */
+static __attribute__((noinline, cold)) uint32_t refusal(const struct weir_qp *qp,
+                                                        const struct weir_wr *wr) {
+    const struct shm_import *import = import_find(qp->device, wr->rkey);
+    return import != NULL && import->link == qp->link &&
+                   (import->access & right_of(wr->opcode)) != 0 &&
+                   range_inside(wr->raddr - import->base, wr->length, import->length) &&
+                   import_is_released(import)
+               ? RELEASED
+               : WEIR_CQE_REMOTE_ACCESS;
+}
+
 /* Does the WR at *wr_io, and those after it that go with it; moves *wr_io past what is
  * complete. */
 static uint32_t post_one(struct weir_qp *qp, const struct weir_wr **wr_io,
@@ -511,7 +522,7 @@ static uint32_t post_one(struct weir_qp *qp, const struct weir_wr **wr_io,
             return WEIR_CQE_LOCAL_PROT;
         struct shm_import *import = check_remote(qp, wr);
         if (import == NULL)
-            return WEIR_CQE_REMOTE_ACCESS;
+            return refusal(qp, wr);
         if (import->kind == SHM_KIND_PROCESS)
             return vm_batch(qp, wr_io, end);
         if (wr->opcode == WEIR_OP_WRITE)
@@ -616,10 +627,12 @@ static __attribute__((noinline)) int post_rest(struct weir_qp *qp, const struct 
     if (is_sent)
         tell(qp);
     uint32_t done = (uint32_t)(wr - wrs);
-    if (status != WEIR_CQE_OK)
+    if (status != WEIR_CQE_OK && status != RELEASED)
         return post_failed(qp, wrs, count, done, status, post_out);
     post_out->accepted = done;
     post_out->done = done;
+    if (status == RELEASED)
+        return WEIR_ESTALE;
     return done == count ? 0 : WEIR_EINVAL;
 }
 

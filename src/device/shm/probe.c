@@ -96,7 +96,7 @@ static const char *try_handing(int caller, int called) {
     return NULL;
 }
 
-static const char no_socket_there[] = "a socket in WEIR_SHM_DIRECTORY (unix(7))";
+static const char no_socket_there[] = "a socket in the directory (unix(7))";
 
 static const char *try_meeting(const struct shm_place *place) {
     uint64_t nonce;
@@ -147,22 +147,23 @@ static void try_process_vm(char *out, size_t size) {
 
 /* ---- the variables ---- */
 
-bool shm_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
+bool shm_setting(size_t index, const struct setting_source *source,
+                 struct weir_device_setting *out) {
     size_t of_place = 0;
-    while (place_setting(of_place, get, out)) {
+    while (place_setting(of_place, source, out)) {
         if (of_place++ == index)
             return true;
     }
     if (index != of_place)
         return false;
-    copy_setting(get, out);
+    copy_setting(source->get, out);
     return true;
 }
 
 /* EINVAL: one of them makes no sense, and the text says why. */
-static int check_settings(char *text, size_t size) {
+static int check_settings(const struct setting_source *source, char *text, size_t size) {
     struct weir_device_setting setting;
-    for (size_t i = 0; shm_setting(i, getenv, &setting); i++) {
+    for (size_t i = 0; shm_setting(i, source, &setting); i++) {
         if (setting.status != 0) {
             snprintf(text, size, "%s", setting.note);
             return setting.status;
@@ -183,13 +184,14 @@ static void tell_wrong(const struct shm_place *place, const char *wrong, char *t
     errno = error;
 }
 
-int shm_probe(struct weir_device_caps *caps_out) {
+int shm_probe(const struct weir_device_wishes *wishes, struct weir_device_caps *caps_out) {
+    struct setting_source source = {.get = getenv, .nic = wishes != NULL ? &wishes->nic : NULL};
     struct shm_place place;
     char text[WEIR_DEVICE_NOTE_MAX] = "", vm[64];
     struct weir_device_caps caps = {.name = "shm"};
-    int rc = check_settings(text, sizeof text);
+    int rc = check_settings(&source, text, sizeof text);
     if (rc == 0)
-        rc = place_read(getenv, &place, text);
+        rc = place_read(&source, &place, text);
     if (rc == 0) {
         rc = caps_fill(&place, &caps);
         if (rc != 0)
@@ -220,11 +222,12 @@ int shm_probe(struct weir_device_caps *caps_out) {
 
 /* Nothing is tried: a place that no sandbox spoils does. */
 int shm_glance(struct weir_device_caps *caps_out) {
+    struct setting_source source = {.get = getenv};
     struct shm_place place;
     char text[WEIR_DEVICE_NOTE_MAX];
-    int rc = check_settings(text, sizeof text);
+    int rc = check_settings(&source, text, sizeof text);
     if (rc == 0)
-        rc = place_read(getenv, &place, text);
+        rc = place_read(&source, &place, text);
     if (rc == 0)
         rc = caps_fill(&place, caps_out);
     return rc == 0 ? WEIR_OK : WEIR_ENODEVICE;

@@ -45,7 +45,7 @@
 #define SHM_MAGIC       UINT64_C(0x37306d68737277) /* "wrshm07" */
 
 struct seg_head {
-    /* Written at open, never again. */
+    /* Written at open, never again, but for the magic, which goes at close. */
     uint64_t magic;
     uint64_t nonce;
     int32_t pid;

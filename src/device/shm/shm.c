@@ -57,6 +57,7 @@ static void close_descriptors(struct weir_device *device) {
 }
 
 static int shm_open_device(const struct weir_env *env, struct weir_device **device_out) {
+    struct setting_source source = {.get = getenv, .nic = &env->wishes.nic};
     struct weir_device *device = env->ops->alloc(env->self, sizeof *device);
     if (device == NULL)
         return WEIR_ENOMEM;
@@ -68,7 +69,7 @@ static int shm_open_device(const struct weir_env *env, struct weir_device **devi
     links_open(device);
     pthread_mutex_init(&device->mutex, NULL);
     pthread_mutex_init(&device->hand.mutex, NULL);
-    int rc = place_read(getenv, &device->place, device->caps.note);
+    int rc = place_read(&source, &device->place, device->caps.note);
     if (rc == 0)
         rc = caps_fill(&device->place, &device->caps);
     if (rc == 0)
@@ -104,6 +105,7 @@ static void shm_query(struct weir_device *device, struct weir_device_caps *caps_
 
 const struct weir_device_ops shm_device_ops = {
     .name = "shm",
+    .nic = {{"WEIR_SHM_DIRECTORY", "directory"}},
     .probe = shm_probe,
     .glance = shm_glance,
     .open = shm_open_device,
@@ -116,6 +118,7 @@ const struct weir_device_ops shm_device_ops = {
     .mr_export = shm_mr_export,
     .mr_import = shm_mr_import,
     .mr_forget = shm_mr_forget,
+    .mr_is_gone = shm_mr_is_gone,
     .import_populate = shm_import_populate,
     .import_unmap = shm_import_unmap,
     .import_address = shm_import_address,

@@ -34,6 +34,7 @@
 #include "order.h"
 #include "ports.h"
 #include "segment.h"
+#include "source.h"
 
 #define SHM_MESSAGE_BYTES_MAX (UINT64_C(1) << 30)
 #define SHM_POST_BYTES_MAX    (UINT64_C(4) << 20)
@@ -368,6 +369,9 @@ void memory_unasked(struct weir_device *device, const struct shm_link *link);
 /* Ends the questions that nobody has come back for, and those to the dead. */
 void memory_sweep(struct weir_device *device);
 void shm_mr_forget(struct weir_device *device, const struct weir_rmr *rmr);
+/* Asks the kernel, unless the import is live. */
+bool import_is_released(const struct shm_import *import);
+bool shm_mr_is_gone(struct weir_device *device, const struct weir_rmr *rmr);
 void memory_close(struct weir_device *device);
 
 static inline struct shm_mr *mr_at(const struct weir_device *device, uint32_t index) {
@@ -393,6 +397,9 @@ static inline struct shm_import *import_find(const struct weir_device *device, u
         return NULL;
     struct shm_import *import = import_at(device, index);
     return SHM_LIKELY(import->rkey == rkey && rkey != 0) ? import : NULL;
+}
+static inline bool import_is_live(const struct shm_import *import) {
+    return atomic_load_explicit(import->live, memory_order_acquire) == import->key;
 }
 
 /* Loads before it are done before loads after it. gcc's ThreadSanitizer does not model
@@ -521,8 +528,9 @@ uint32_t shm_post_pieces(struct weir_qp *qp, const struct weir_span *span,
 /* ---- probe.c ---- */
 
 /* The index-th environment variable that the backend reads; false past the last. */
-bool shm_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
-int shm_probe(struct weir_device_caps *caps_out);
+bool shm_setting(size_t index, const struct setting_source *source,
+                 struct weir_device_setting *out);
+int shm_probe(const struct weir_device_wishes *wishes, struct weir_device_caps *caps_out);
 int shm_glance(struct weir_device_caps *caps_out);
 /* The device's capabilities at a place. ENODEVICE, EINVAL, EMFILE. */
 int caps_fill(const struct shm_place *place, struct weir_device_caps *caps_out);

@@ -249,7 +249,8 @@ static int try_device(const struct verbs_settings *settings, struct ibv_device *
         return rc;
     uint8_t count = choice->attr.phys_port_cnt;
     struct verbs_choice best = *choice;
-    rc = refuse(best.note, "%.32s: no port %d", device_name(choice), settings->port);
+    rc = refuse(best.note, "%.32s: no port %d (its last one is %u)", device_name(choice),
+                settings->port, count);
     for (uint32_t port = 1; port <= count; port++) {
         int rank;
         if (settings->port != VERBS_UNSET && settings->port != (int)port)
@@ -272,6 +273,24 @@ static int try_device(const struct verbs_settings *settings, struct ibv_device *
     return rc;
 }
 
+/* There is no device of that name; which there are instead, as far as there is room. */
+static int refuse_name(const char *name, struct ibv_device **list, int count, char *note) {
+    int rc = refuse(note, "no RDMA device %.40s", name);
+    size_t used = strlen(note);
+    for (int i = 0; list != NULL && i < count; i++) {
+        const char *other = ibv_get_device_name(list[i]);
+        bool fits = used + strlen(other) + sizeof " (there are: , ...)" <= VERBS_NOTE_MAX;
+        used += (size_t)snprintf(note + used, VERBS_NOTE_MAX - used, "%s%s",
+                                 i > 0 ? ", " : " (there are: ", fits ? other : "...");
+        if (i + 1 == count || !fits) {
+            snprintf(note + used, VERBS_NOTE_MAX - used, ")");
+            break;
+        }
+    }
+    note_clean(note);
+    return rc;
+}
+
 int select_open(const struct verbs_settings *settings, struct verbs_choice *choice_out) {
     int count = 0;
     struct ibv_device **list = inherit_list_devices(&count);
@@ -279,7 +298,7 @@ int select_open(const struct verbs_settings *settings, struct verbs_choice *choi
     int best = GID_UNUSABLE;
     *choice_out = (struct verbs_choice){0};
     int rc = settings->device[0] != '\0'
-                 ? refuse(choice_out->note, "no RDMA device %s", settings->device)
+                 ? refuse_name(settings->device, list, count, choice_out->note)
                  : refuse(choice_out->note, "no RDMA device (is its driver loaded?)");
     bool reason = false;
     for (int i = 0; list != NULL && i < count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settings.c: the environment variables of the verbs backend.
+/* settings.c: the settings of the verbs backend: environment variables, and what is named.
  *
  * Owns their names, ranges and defaults, and the line that says what is wrong with one.
  * Left to others: whether the device has such a port, GID, P_Key or MTU (select.c). */
@@ -69,9 +69,10 @@ static int read_number(const char *text, const struct rule *rule, int *value_out
     return WEIR_OK;
 }
 
-/* text: the environment's, or NULL. EINVAL: *value_out is the default. */
-static int read_rule(const struct rule *rule, const char *text, int *value_out,
+/* EINVAL: *value_out is the default. */
+static int read_rule(const struct rule *rule, const struct setting_source *source, int *value_out,
                      char note_out[VERBS_NOTE_MAX]) {
+    const char *text = source_text(source, rule->name), *name = source_name(source, rule->name);
     *value_out = rule->fallback;
     if (text == NULL)
         return WEIR_OK;
@@ -79,11 +80,11 @@ static int read_rule(const struct rule *rule, const char *text, int *value_out,
     int rc = read_number(text, rule, &value);
     bool no_mtu = rule->offset == AT(mtu) && (rc != WEIR_OK || mtu_code((uint32_t)value) == 0);
     if (no_mtu)
-        snprintf(note_out, VERBS_NOTE_MAX, "%s=%.24s: not 256, 512, 1024, 2048 or 4096", rule->name,
+        snprintf(note_out, VERBS_NOTE_MAX, "%s=%.24s: not 256, 512, 1024, 2048 or 4096", name,
                  text);
     else if (rc != WEIR_OK)
-        snprintf(note_out, VERBS_NOTE_MAX, "%s=%.24s: not a number from %d to %d%s", rule->name,
-                 text, rule->min, rule->max, rule->hint);
+        snprintf(note_out, VERBS_NOTE_MAX, "%s=%.24s: not a number from %d to %d%s", name, text,
+                 rule->min, rule->max, rule->hint);
     if (no_mtu || rc != WEIR_OK) {
         note_clean(note_out);
         return WEIR_EINVAL;
@@ -92,23 +93,25 @@ static int read_rule(const struct rule *rule, const char *text, int *value_out,
     return WEIR_OK;
 }
 
-static int read_device(const char *text, char *device_out, size_t size,
+static int read_device(const struct setting_source *source, char *device_out, size_t size,
                        char note_out[VERBS_NOTE_MAX]) {
+    const char *text = source_text(source, device_name);
     if (text != NULL && strlen(text) >= size) {
-        snprintf(note_out, VERBS_NOTE_MAX, "WEIR_VERBS_DEVICE is longer than a device's name");
+        snprintf(note_out, VERBS_NOTE_MAX, "%s is longer than a device's name",
+                 source_name(source, device_name));
         return WEIR_EINVAL;
     }
     strcpy(device_out, text != NULL ? text : "");
     return WEIR_OK;
 }
 
-int settings_read(char *(*get)(const char *name), struct verbs_settings *settings_out,
+int settings_read(const struct setting_source *source, struct verbs_settings *settings_out,
                   char note_out[VERBS_NOTE_MAX]) {
     struct verbs_settings settings = {0};
-    int rc = read_device(get(device_name), settings.device, sizeof settings.device, note_out);
+    int rc = read_device(source, settings.device, sizeof settings.device, note_out);
     for (size_t i = 0; i < RULES && rc == WEIR_OK; i++) {
         int value;
-        rc = read_rule(&rules[i], get(rules[i].name), &value, note_out);
+        rc = read_rule(&rules[i], source, &value, note_out);
         memcpy((char *)&settings + rules[i].offset, &value, sizeof value);
     }
     if (rc == WEIR_OK)
@@ -120,31 +123,32 @@ static uint64_t number_of(int value) {
     return value == VERBS_UNSET ? UINT64_MAX : (uint64_t)value;
 }
 
-bool verbs_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out) {
+bool verbs_setting(size_t index, const struct setting_source *source,
+                   struct weir_device_setting *out) {
     if (index > RULES)
         return false;
     *out = (struct weir_device_setting){
         .device = "verbs", .value = UINT64_MAX, .fallback = UINT64_MAX};
     if (index == RULES) {
-        const char *text = get(device_name);
         out->variable = device_name;
         out->what = "name of the device";
-        out->is_set = text != NULL;
-        out->status = read_device(text, out->text, sizeof out->text, out->note);
+        out->is_set = source_text(source, device_name) != NULL;
+        out->is_named = source_is_named(source, device_name);
+        out->status = read_device(source, out->text, sizeof out->text, out->note);
         note_clean(out->text);
         return true;
     }
     const struct rule *rule = &rules[index];
-    const char *text = get(rule->name);
     int value;
-    out->status = read_rule(rule, text, &value, out->note);
+    out->status = read_rule(rule, source, &value, out->note);
     out->variable = rule->name;
     out->what = rule->what;
     out->value = number_of(value);
     out->fallback = number_of(rule->fallback);
     out->least = (uint64_t)rule->min;
     out->most = (uint64_t)rule->max;
-    out->is_set = text != NULL;
+    out->is_set = source_text(source, rule->name) != NULL;
+    out->is_named = source_is_named(source, rule->name);
     return true;
 }
 

@@ -63,10 +63,11 @@ static void fill_caps(const struct verbs_settings *settings, const struct verbs_
     snprintf(caps->note, sizeof caps->note, "%s", choice->note);
 }
 
-static int verbs_probe(struct weir_device_caps *caps_out) {
+static int verbs_probe(const struct weir_device_wishes *wishes, struct weir_device_caps *caps_out) {
+    struct setting_source source = {.get = getenv, .nic = wishes != NULL ? &wishes->nic : NULL};
     struct verbs_settings settings;
     struct verbs_choice choice = {0};
-    int rc = settings_read(getenv, &settings, choice.note);
+    int rc = settings_read(&source, &settings, choice.note);
     if (rc == WEIR_OK)
         rc = select_open(&settings, &choice);
     if (rc == WEIR_OK) {
@@ -211,9 +212,10 @@ static void close_objects(struct weir_device *device) {
 }
 
 static int verbs_open(const struct weir_env *env, struct weir_device **device_out) {
+    struct setting_source source = {.get = getenv, .nic = &env->wishes.nic};
     struct verbs_settings settings;
     struct verbs_choice choice = {0};
-    int rc = settings_read(getenv, &settings, choice.note);
+    int rc = settings_read(&source, &settings, choice.note);
     if (rc == WEIR_OK)
         rc = select_open(&settings, &choice);
     if (rc != WEIR_OK)
@@ -259,6 +261,7 @@ static void verbs_query(struct weir_device *device, struct weir_device_caps *cap
 
 const struct weir_device_ops verbs_device_ops = {
     .name = "verbs",
+    .nic = {{"WEIR_VERBS_DEVICE", "device"}, {"WEIR_VERBS_PORT", "port"}},
     .probe = verbs_probe,
     .glance = rdma_glance,
     .open = verbs_open,

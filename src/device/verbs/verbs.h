@@ -46,6 +46,7 @@
 #include <stdint.h>
 
 #include "ports.h"
+#include "source.h"
 
 struct rdma_cm_id; /* rdma_cma.h, which only cm.c needs */
 struct rdma_event_channel;
@@ -101,10 +102,11 @@ struct verbs_settings {
 
 /* A line of printable ASCII: any other byte becomes '?'. */
 void note_clean(char *text);
-/* The index-th variable that settings_read looks at; false past the last. */
-bool verbs_setting(size_t index, char *(*get)(const char *name), struct weir_device_setting *out);
-/* get is getenv(3). EINVAL: note_out says which variable and why. */
-int settings_read(char *(*get)(const char *name), struct verbs_settings *settings_out,
+/* The index-th setting that settings_read looks at; false past the last. */
+bool verbs_setting(size_t index, const struct setting_source *source,
+                   struct weir_device_setting *out);
+/* EINVAL: note_out says which setting and why. */
+int settings_read(const struct setting_source *source, struct verbs_settings *settings_out,
                   char note_out[VERBS_NOTE_MAX]);
 
 /* ---- blob.c ---- */
