@@ -97,10 +97,13 @@ bool Engine::open(const nixlBackendInitParams &parameters) {
     return rc == WEIR_OK && start_thread();
 }
 
+/* Signals of the application pass the thread by; those of its own faults reach their handlers. */
 bool Engine::start_thread() {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS})
+        sigdelset(&blocked, fault);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
     thread_runs_ = pthread_create(&thread_, nullptr, thread_main, this) == 0;
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (!thread_runs_)

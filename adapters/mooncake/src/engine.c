@@ -6,7 +6,6 @@
 
 #include <inttypes.h>
 #include <netdb.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -189,11 +188,7 @@ static void *progress_main(void *self) {
 }
 
 static bool start_progress(struct mc_engine *engine) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    engine->has_progress = pthread_create(&engine->progress, NULL, progress_main, engine) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    engine->has_progress = thread_start(&engine->progress, progress_main, engine);
     return engine->has_progress;
 }
 

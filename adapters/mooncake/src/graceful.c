@@ -76,16 +76,11 @@ static void close_pipe(void) {
 /* Under the lock. False: there is no descriptor, or no thread. */
 static bool install(void) {
     pthread_t thread;
-    sigset_t all, before;
     if (installed_in == getpid())
         return true;
     if (pipe2(pipe_ends, O_CLOEXEC) != 0)
         return false;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool good = pthread_create(&thread, NULL, watch, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!good) {
+    if (!thread_start(&thread, watch, NULL)) {
         close_pipe();
         return false;
     }

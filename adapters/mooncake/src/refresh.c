@@ -10,7 +10,6 @@
 #include "adapter.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -446,12 +445,8 @@ static void *worker_main(void *self) {
 
 /* Under work_lock: one more; where none can be made, those that there are do it. */
 static void make_worker(struct mc_engine *engine) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&engine->workers[engine->worker_count], NULL, worker_main, engine) == 0)
+    if (thread_start(&engine->workers[engine->worker_count], worker_main, engine))
         engine->worker_count++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 bool refresh_start(struct mc_engine *engine) {

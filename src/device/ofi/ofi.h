@@ -177,6 +177,7 @@ struct weir_qp {
     uint32_t fence_position;         /* of the send behind the question */
     uint64_t alive_ns;               /* when it completed anything that was posted */
     bool spoilt;                     /* a completion told of a failure: later ones mean nothing */
+    bool reads_over;                 /* the provider has ended those that were under way: reads.c */
 };
 
 /* A completion that was taken from the provider, and not by the caller yet. */
@@ -221,6 +222,7 @@ struct weir_device {
     struct sockaddr_storage listener; /* the same; zeros: there is none */
     int cq_fd, eq_fd;                 /* the provider's */
     int epoll_fd, timer_fd, event_fd;
+    bool is_woken; /* event_fd is readable */
     int listen_fd; /* the provider's; -1: not known */
 
     struct weir_qp *qps[OFI_QPS_MAX];
@@ -299,6 +301,18 @@ void failures_see(struct weir_device *device);
 void qp_break(struct weir_qp *qp);
 /* The QP of a context; NULL: it names none. */
 struct weir_qp *qp_of_context(const struct weir_device *device, uint64_t context);
+
+/* ---- reads.c ---- */
+
+/* Whether a read that was posted before this position has not completed. */
+bool reads_before(const struct weir_qp *qp, uint32_t position);
+/* A completion of a send says that it is over, which may be of a read; or that it failed. */
+void reads_note_end(struct weir_qp *qp, uint32_t position);
+void reads_note_failure(struct weir_qp *qp, uint32_t position);
+/* The question of a fence failed. */
+void reads_note_no_answer(struct weir_qp *qp);
+/* Before the endpoint of a QP in the error state is closed. Ends its connection. */
+void reads_end(struct weir_qp *qp);
 
 /* ---- connect.c ---- */
 

@@ -67,25 +67,19 @@ static void stash_put(struct weir_device *device, const struct ofi_raw *raw) {
 
 /* ---- from the provider to the stash ---- */
 
-/* Whether a read that was posted before this position has not completed. */
-static bool reads_before(const struct weir_qp *qp, uint32_t covered) {
-    bool found = false;
-    for (uint32_t i = 0; i + 1 < covered && !found; i++)
-        found = qp->sends[(qp->seen + i) & qp->sq_mask].reads;
-    return found;
-}
-
 /* A provider that does not complete in order is none that this device can have. */
 static void sent(struct weir_qp *qp, uint32_t position) {
-    if (qp->failing || qp->spoilt)
-        return; /* one that failed may be in front of it, and the provider goes on */
+    if (qp->failing || qp->spoilt) { /* one that failed may be in front of it: no completion */
+        reads_note_end(qp, position);
+        return;
+    }
     uint32_t covered = ((position - qp->seen) & OFI_POSITION_MASK) + 1;
     if (covered > qp->head - qp->seen) {
         qp->device->nonsense++;
         return;
     }
     struct ofi_send *send = &qp->sends[(qp->seen + covered - 1) & qp->sq_mask];
-    if (reads_before(qp, covered)) {
+    if (reads_before(qp, qp->seen + covered - 1)) {
         qp->device->nonsense++;
         qp_note_failure(qp);
         return;
@@ -142,7 +136,12 @@ static void take_error(struct weir_device *device) {
     struct fi_cq_err_entry entry = {.err = 0};
     if (fi_cq_readerr(device->cq, &entry, 0) <= 0)
         return;
-    struct weir_qp *qp = qp_of_context(device, (uint64_t)(uintptr_t)entry.op_context);
+    uint64_t context = (uint64_t)(uintptr_t)entry.op_context;
+    struct weir_qp *qp = qp_of_context(device, context);
+    if (qp != NULL && context >> OFI_KIND_SHIFT == OFI_KIND_SEND)
+        reads_note_failure(qp, (uint32_t)context & OFI_POSITION_MASK);
+    else if (qp != NULL && context >> OFI_KIND_SHIFT == OFI_KIND_FENCE)
+        reads_note_no_answer(qp);
     if (qp == NULL || qp->state != OFI_READY)
         return; /* of a call that nobody took: take_back */
     qp->spoilt = true;
@@ -313,14 +312,14 @@ int ofi_fd(struct weir_device *device) {
 
 void ofi_wake(struct weir_device *device) {
     uint64_t one = 1;
-    if (write(device->event_fd, &one, sizeof one) < 0)
-        return; /* it is full: readable */
+    if (!device->is_woken)
+        device->is_woken = write(device->event_fd, &one, sizeof one) == sizeof one;
 }
 
 static void wake_taken(struct weir_device *device) {
     uint64_t taken;
-    if (read(device->event_fd, &taken, sizeof taken) < 0)
-        return; /* there was none */
+    if (device->is_woken)
+        device->is_woken = read(device->event_fd, &taken, sizeof taken) != sizeof taken;
 }
 
 /* fi_poll(3), fi_trywait: a descriptor of a provider may be slept on when that said so; some take a
@@ -377,6 +376,8 @@ int ofi_arm(struct weir_device *device) {
     if (rc != 0 && !ofi_has_news(device))
         fail_starved(device);
     bool news = ofi_has_news(device) || device->is_heard == device->lost;
+    if (!news)
+        wake_taken(device); /* of what the caller has taken since */
     device_unlock(device);
     return news ? WEIR_EAGAIN : WEIR_OK;
 }

@@ -120,6 +120,7 @@ void qp_break(struct weir_qp *qp) {
     if (qp->state == OFI_ERROR)
         return;
     qp->state = OFI_ERROR;
+    reads_end(qp);
     connect_drop(qp);
     ofi_drain(qp->device);
     ofi_flush(qp);
