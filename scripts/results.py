@@ -13,6 +13,7 @@ passed.
 """
 import json
 import re
+import signal
 import sys
 
 OK = re.compile(r"^(?:\[ +OK +\]|ok) ", re.M)
@@ -43,6 +44,20 @@ def everything(test):
     return (test.get("stdout") or "") + "\n" + (test.get("stderr") or "")
 
 
+def ended(test):
+    """Returns the result of a program that names no failure, with how it ended where that is known:
+    one that a signal killed may have said nothing."""
+    status = test.get("returncode") or 0
+    if not status or test["result"] == "TIMEOUT":
+        return test["result"]
+    if status > 0:
+        return f"{test['result']}, exit status {status}"
+    try:
+        return f"{test['result']}, {signal.Signals(-status).name}"
+    except ValueError:
+        return f"{test['result']}, signal {-status}"
+
+
 def count(test):
     """Returns (passed, failures as (remark, name), skipped) of one program."""
     text = everything(test)
@@ -53,7 +68,7 @@ def count(test):
     if result == "SKIP":
         return 0, [], 1
     if result not in ("OK", "EXPECTEDFAIL"):
-        return passed, [("", f) for f in failed] or [("", result)], skipped
+        return passed, [("", f) for f in failed] or [("", ended(test))], skipped
     if failed:
         return passed, [(", and exit status 0", f) for f in failed], skipped
     return max(passed, 0 if skipped else 1), [], skipped

@@ -435,8 +435,8 @@ static void expect_own_bytes(struct side *a, struct side *b) {
 }
 
 /* S9: a QP that ends in the middle of an answer to its read does nothing to the device's others
- * (libfabric 1.17.0 frees such a read twice). Each end of a connection may begin it, and one that
- * sends on is not waited for. */
+ * (libfabric before 1.18 frees such a read twice). Each end of a connection may begin it, and one
+ * that sends on is not waited for. */
 static void test_S9_a_read_that_is_cut_harms_nobody(void **state) {
     struct side a, b;
     (void)state;

@@ -58,4 +58,15 @@ log hung TIMEOUT 'ok a\nbegins b\n' >"$WORK/hung_says"
 says "$WORK/script_says" why where
 says "$WORK/suite_says" '1 != 2'
 says "$WORK/hung_says" 'ok a' 'begins b'
+
+# ends CODE RESULT TEXT: a program that ended with this code is shown so.
+ends() {
+    printf '{"name": "x", "result": "%s", "returncode": %s, "stdout": ""}\n' "$2" "$1" >"$WORK/ended"
+    python3 scripts/results.py "$WORK/ended" | grep -qx "FAILED $WORK/ended: x: $3" ||
+        say "an end with $1 is not shown as \"$3\""
+}
+ends -11 FAIL 'FAIL, SIGSEGV'
+ends -99 FAIL 'FAIL, signal 99'
+ends 3 FAIL 'FAIL, exit status 3'
+ends -15 TIMEOUT TIMEOUT
 finish

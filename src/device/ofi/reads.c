@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reads.c: reads that are under way when their QP ends.
  *
- * tcp of libfabric 1.17.0 has a read whose answer has begun to arrive in two places, and frees it
- * twice where its endpoint is closed meanwhile (ofiwg/libfabric, pull request 8656; 1.17.1 does
- * not). From then on two operations of the device share one entry, and what they send is garbage.
- * Where the connection ends by itself, each is freed once. So a connection with such a read is shut
- * down first, and what had arrived of it is taken until the provider has seen its end. Nothing that
- * the peer sends from then on arrives (socket(7): SO_ATTACH_FILTER), so that is over soon.
+ * tcp of libfabric before 1.18 has a read whose answer has begun to arrive in two places, and frees
+ * it twice where its endpoint is closed meanwhile (ofiwg/libfabric, pull request 8660). From then
+ * on two operations of the device share one entry, and what they send is garbage. Where the
+ * connection ends by itself, each is freed once. So a connection with such a read is shut down
+ * first, and what had arrived of it is taken until the provider has seen its end. Nothing that the
+ * peer sends from then on arrives (socket(7): SO_ATTACH_FILTER), so that is over soon.
  *
  * Answers come in the order of the reads. So only the oldest can have begun to arrive, and when the
  * provider has told its end, none has. */
