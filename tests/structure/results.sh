@@ -62,8 +62,8 @@ says "$WORK/hung_says" 'ok a' 'begins b'
 # ends CODE RESULT TEXT: a program that ended with this code is shown so.
 ends() {
     printf '{"name": "x", "result": "%s", "returncode": %s, "stdout": ""}\n' "$2" "$1" >"$WORK/ended"
-    python3 scripts/results.py "$WORK/ended" | grep -qx "FAILED $WORK/ended: x: $3" ||
-        say "an end with $1 is not shown as \"$3\""
+    got=$(python3 scripts/results.py "$WORK/ended" | sed -n 's/^FAILED [^ ]* x: //p')
+    [ "$got" = "$3" ] || say "an end with $1 is shown as \"$got\" where \"$3\" is expected"
 }
 ends -11 FAIL 'FAIL, SIGSEGV'
 ends -99 FAIL 'FAIL, signal 99'
