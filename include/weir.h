@@ -16,9 +16,9 @@
  *    Why each comes, and what to do then, says weir(3).
  *  - Threads: any thread may call any function on an engine at any time, except
  *    that nothing else may be running on the engine when weir_engine_close is
- *    called, nor start after it. Threads of the library block all signals but
- *    those of their own faults (SIGSEGV, SIGBUS and their like), which reach their handlers.
- *    No call changes the disposition of a signal or raises one; SIGPIPE is not raised either,
+ *    called, nor start after it. Threads of the library block all signals, but those
+ *    that a fault raises: SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGSYS. No call
+ *    changes the disposition of a signal or raises one; SIGPIPE is not raised either,
  *    whatever a device or a peer does.
  *  - Blocking: a function does not block, unless its name ends in `_wait`, it takes a
  *    time-out, or WEIR_TRANSFER_BLOCK asks it to. But a function may run the engine's

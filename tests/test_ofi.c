@@ -399,19 +399,21 @@ static void test_T8_release_ends_a_read_under_way(void **state) {
 
 /* ---- a read whose answer is cut ---- */
 
-/* The first byte of a read is here, and most of the others are not. */
-static void begin_reads(struct side *side) {
+/* Four reads, until the first byte is here. False: a whole one is. */
+static bool begin_reads(struct side *side) {
     struct weir_cqe cqe;
     const volatile uint8_t *first = side->mr.base;
+    int got = 0;
     *(uint8_t *)side->mr.base = 0;
     for (uint64_t at = 0; at < REGION_BYTES; at += 16 * MIB)
         post(side, WEIR_OP_READ, at, 16 * MIB);
-    for (int i = 0; i < PATIENCE && *first == 0; i++) {
-        assert_int_equal(ofi_device_ops.poll(side->device, &cqe, 1), 0);
+    for (int i = 0; i < PATIENCE && *first == 0 && got == 0; i++) {
+        got = ofi_device_ops.poll(side->device, &cqe, 1);
         if (i > 1000)
             rest();
     }
     assert_int_not_equal(*first, 0);
+    return got == 0;
 }
 
 /* Reads and writes at once, each of its own bytes. */
@@ -435,18 +437,19 @@ static void expect_own_bytes(struct side *a, struct side *b) {
 }
 
 /* S9: a QP that ends in the middle of an answer to its read does nothing to the device's others
- * (libfabric before 1.18 frees such a read twice). Each end of a connection may begin it, and one
- * that sends on is not waited for. */
+ * (libfabric before 1.18 frees such a read twice). Either end may be the one that fails. */
 static void test_S9_a_read_that_is_cut_harms_nobody(void **state) {
     struct side a, b;
+    int cut = 0;
     (void)state;
     pair_open(&a, &b, REGION_BYTES);
     memset(b.mr.base, 0x5a, REGION_BYTES);
     for (int round = 0; round < 6; round++) {
         ((uint8_t *)b.mr.base)[0] = 0x5a;
-        begin_reads(&a);
+        bool is_cut = begin_reads(&a);
+        cut += is_cut;
         assert_int_equal(ofi_device_ops.qp_error(round % 3 == 0 ? b.qp : a.qp), 0);
-        for (int i = 0; i < 4 && round % 3 < 2; i++)
+        for (int i = is_cut ? 0 : 1; i < 4 && round % 3 < 2; i++)
             (void)await_cqe(&a);
         assert_int_equal(ofi_device_ops.qp_destroy(a.qp), 0);
         assert_int_equal(ofi_device_ops.qp_destroy(b.qp), 0);
@@ -455,6 +458,7 @@ static void test_S9_a_read_that_is_cut_harms_nobody(void **state) {
         join(&a, &b);
         expect_own_bytes(&a, &b);
     }
+    print_message("# %d of 6 were cut\n", cut);
     side_close(&a);
     side_close(&b);
 }

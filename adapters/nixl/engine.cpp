@@ -97,7 +97,7 @@ bool Engine::open(const nixlBackendInitParams &parameters) {
     return rc == WEIR_OK && start_thread();
 }
 
-/* Signals of the application pass the thread by; those of its own faults reach their handlers. */
+/* The thread blocks all signals but those that a fault raises, which reach their handlers. */
 bool Engine::start_thread() {
     sigset_t blocked, before;
     sigfillset(&blocked);

@@ -5,8 +5,8 @@
 
 #include <pthread.h>
 
-/* pthread_create(3), of a thread that no signal of the application is delivered to: all are
- * blocked but those of the thread's own faults, for which the application may have a handler. */
+/* pthread_create(3), of a thread that blocks all signals but those that a fault raises: SIGSEGV,
+ * SIGBUS, SIGFPE, SIGILL, SIGTRAP and SIGSYS, for which the application may have a handler. */
 int thread_create(pthread_t *thread_out, const pthread_attr_t *attributes, void *(*run)(void *),
                   void *argument);
 

@@ -330,7 +330,8 @@ void notices_free(notify_msg_t *notices, size_t count);
 int report_load(struct mc_engine *engine, nic_load_stat_t *stats, size_t *count);
 int report_links(struct mc_engine *engine, char *text, size_t size, bool json);
 
-/* thread.c: false: there is none. No signal is delivered to it but those of its own faults. */
+/* thread.c: of a thread that blocks all signals but those that a fault raises. False: there is
+ * none. */
 bool thread_start(pthread_t *thread_out, void *(*run)(void *), void *argument);
 
 /* graceful.c */

@@ -12,7 +12,7 @@
  *   connect.c   calls and answers             blob.c    what peers are told
  *   range.c     a range without a free port
  *   visitors.c  strangers at the port         serve.c   progress while the engine makes none
- *   inherit.c   what children must not have
+ *   inherit.c   what children must not have   reads.c   reads that are cut
  *
  * A QP is an endpoint once it is connected. It is ordered: the target takes one byte stream in its
  * order, and a completion of delivery (FI_DELIVERY_COMPLETE) is the target's own answer, so that
@@ -173,6 +173,7 @@ struct weir_qp {
     int fd; /* of the connection; -1: not known */
 
     uint64_t fence_sent, fence_done; /* see fence.c */
+    bool fence_failed;               /* the question between the two has no answer */
     uint64_t fence_turn_ns;          /* all in front of the question was over by then; 0: is not */
     uint32_t fence_position;         /* of the send behind the question */
     uint64_t alive_ns;               /* when it completed anything that was posted */

@@ -137,12 +137,15 @@ static void take_error(struct weir_device *device) {
     if (fi_cq_readerr(device->cq, &entry, 0) <= 0)
         return;
     uint64_t context = (uint64_t)(uintptr_t)entry.op_context;
+    uint64_t kind = context >> OFI_KIND_SHIFT;
     struct weir_qp *qp = qp_of_context(device, context);
-    if (qp != NULL && context >> OFI_KIND_SHIFT == OFI_KIND_SEND)
+    if (qp == NULL)
+        return;
+    if (kind == OFI_KIND_SEND)
         reads_note_failure(qp, (uint32_t)context & OFI_POSITION_MASK);
-    else if (qp != NULL && context >> OFI_KIND_SHIFT == OFI_KIND_FENCE)
+    else if (kind == OFI_KIND_FENCE)
         reads_note_no_answer(qp);
-    if (qp == NULL || qp->state != OFI_READY)
+    else if (qp->state != OFI_READY)
         return; /* of a call that nobody took: take_back */
     qp->spoilt = true;
     qp_note_failure(qp);

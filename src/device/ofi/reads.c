@@ -5,20 +5,19 @@
  * it twice where its endpoint is closed meanwhile (ofiwg/libfabric, pull request 8660). From then
  * on two operations of the device share one entry, and what they send is garbage. Where the
  * connection ends by itself, each is freed once. So a connection with such a read is shut down
- * first, and what had arrived of it is taken until the provider has seen its end. Nothing that the
- * peer sends from then on arrives (socket(7): SO_ATTACH_FILTER), so that is over soon.
+ * first, and what had arrived of it is taken until the provider has seen its end. That is over
+ * soon: the kernel answers what comes after a shutdown with a reset. A connection whose descriptor
+ * is not known (inherit.c) is closed as it is.
  *
- * Answers come in the order of the reads. So only the oldest can have begun to arrive, and when the
- * provider has told its end, none has. */
-#define _DEFAULT_SOURCE /* SO_ATTACH_FILTER */
-#include <linux/filter.h>
+ * Answers come in the order of the reads, and no read behind one that could not be asked is asked.
+ * So only the oldest can have begun to arrive, and when the provider has told its end, none has. */
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
 #include "ofi.h"
 
 /* Looks that may bring nothing: a look is at some of the connections that have something. */
-enum { IDLE_LOOKS = 64, QPS_A_LOOK = 16 };
+enum { IDLE_LOOKS = 16, QPS_A_LOOK = 512 };
 
 bool reads_before(const struct weir_qp *qp, uint32_t position) {
     bool found = false;
@@ -28,7 +27,7 @@ bool reads_before(const struct weir_qp *qp, uint32_t position) {
 }
 
 static bool asks(const struct weir_qp *qp) {
-    return qp->fence_sent != qp->fence_done;
+    return qp->fence_sent != qp->fence_done && !qp->fence_failed;
 }
 
 /* NULL: it is not under way. */
@@ -43,34 +42,25 @@ void reads_note_end(struct weir_qp *qp, uint32_t position) {
         send->reads = false;
 }
 
+/* A read that failed, or could not be asked, does not arrive. */
 void reads_note_failure(struct weir_qp *qp, uint32_t position) {
-    const struct ofi_send *send = send_at(qp, position);
+    struct ofi_send *send = send_at(qp, position);
     uint32_t at = qp->seen + ((position - qp->seen) & OFI_POSITION_MASK);
-    if (send != NULL && send->reads && !reads_before(qp, at) &&
-        !(asks(qp) && (int32_t)(qp->fence_position - at) <= 0))
+    if (send == NULL || !send->reads)
+        return;
+    send->reads = false;
+    if (!reads_before(qp, at) && !(asks(qp) && (int32_t)(qp->fence_position - at) <= 0))
         qp->reads_over = true;
 }
 
 void reads_note_no_answer(struct weir_qp *qp) {
+    qp->fence_failed = true;
     if (!reads_before(qp, qp->fence_position))
         qp->reads_over = true;
 }
 
 static bool are_under_way(const struct weir_qp *qp) {
     return !qp->reads_over && (asks(qp) || reads_before(qp, qp->head));
-}
-
-/* Where the kernel refuses, a peer that goes on sending is taken from for longer. */
-static void refuse_more(int fd) {
-    struct sock_filter none = BPF_STMT(BPF_RET | BPF_K, 0);
-    struct sock_fprog program = {.len = 1, .filter = &none};
-    (void)setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
-}
-
-/* The peer's word that it knows of the end is heard again. */
-static void hear_more(int fd) {
-    int unused = 0;
-    (void)setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof unused);
 }
 
 static int bytes_waiting(int fd) {
@@ -85,7 +75,6 @@ void reads_end(struct weir_qp *qp) {
     uint32_t idle = 0, idle_max = IDLE_LOOKS + device->qp_count / QPS_A_LOOK;
     if (qp->ep == NULL || qp->fd < 0 || !are_under_way(qp))
         return;
-    refuse_more(qp->fd);
     shutdown(qp->fd, SHUT_RDWR);
     for (int before = -1; are_under_way(qp) && idle < idle_max; idle++) {
         int waiting = bytes_waiting(qp->fd);
@@ -94,5 +83,4 @@ void reads_end(struct weir_qp *qp) {
         before = waiting;
         ofi_drain(device);
     }
-    hear_more(qp->fd);
 }
