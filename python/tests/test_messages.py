@@ -345,6 +345,7 @@ class Errors(lib.Test):
             self.assertEqual(error.name, "WEIR_" + name)
             self.assertEqual((error.code, error.about), (code, "a thing"))
             self.assertEqual(str(error), f"a thing: {error.sentence} (WEIR_{name})")
+            self.assertEqual(repr(error), f"{type(error).__name__}({str(error)!r})")
             self.assertTrue(class_.__doc__)
             again = __import__("pickle").loads(__import__("pickle").dumps(error))
             self.assertEqual((type(again), str(again)), (class_, str(error)))

@@ -33,6 +33,9 @@ class WeirError(Exception):
     def __str__(self):
         return f"{self.about}: {self.sentence} ({self.name})" if self.about else self.sentence
 
+    def __repr__(self):
+        return f"{type(self).__name__}({str(self)!r})"
+
 
 class RetryError(WeirError):
     """Nothing happened; the same call may work later."""

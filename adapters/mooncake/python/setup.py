@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """setup.py: the package for pip. The extension module is built by the tree's own meson.build, in a
-directory of its own, or is that of WEIR_BUILD, a build directory that is there; the version is the
-library's. One wheel is for Python 3.11 and later (abi3)."""
+directory of its own, or is that of WEIR_BUILD, a build directory that is there (a relative path is
+below the tree); the version is the library's. One wheel is for Python 3.11 and later (abi3)."""
 import os
 import pathlib
 import shutil
@@ -28,7 +28,7 @@ class MesonBuild(build_ext):
             subprocess.run(["ninja", "-C", build, MODULE], check=True)
         target = pathlib.Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(pathlib.Path(build) / MODULE, target)
+        shutil.copyfile(ROOT / build / MODULE, target)
 
 
 os.makedirs(HERE / "build", exist_ok=True)  # nothing is made beside the sources
