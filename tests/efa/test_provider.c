@@ -395,11 +395,11 @@ static void test_wait_object(int fd) {
     CHECK(poll(&pollfd, 1, 0) == 0);
     for (int i = 0; i < 2; i++)
         INSIST(try_transfer(&a, true, 0, 8, &of_b, 0, &a.contexts[i]));
-    nap(100);
     struct fid *fids[] = {&a.cq->fid};
     struct fi_cq_msg_entry entries[4];
-    CHECK(poll(&pollfd, 1, 0) == 1 && fi_trywait(a.fabric, fids, 1) == -FI_EAGAIN);
-    CHECK(fi_cq_read(a.cq, entries, 1) == 1 && poll(&pollfd, 1, 0) == 1);
+    int patience_ms = PATIENCE_S * 1000;
+    CHECK(poll(&pollfd, 1, patience_ms) == 1 && fi_trywait(a.fabric, fids, 1) == -FI_EAGAIN);
+    CHECK(fi_cq_read(a.cq, entries, 1) == 1 && poll(&pollfd, 1, patience_ms) == 1);
     CHECK(fi_cq_read(a.cq, entries, 4) == 1 && poll(&pollfd, 1, 0) == 0);
     CHECK(fi_cq_read(a.cq, entries, 4) == -FI_EAGAIN && fi_trywait(a.fabric, fids, 1) == 0);
     setenv("EFA_FAKE_NOWAIT", "1", 1);
