@@ -425,8 +425,9 @@ WEIR_API int weir_remote_query(weir_engine *engine, weir_remote remote, uint64_t
  * descriptor has to be carried. A name is text of 1 to WEIR_NAME_MAX - 1 bytes, and means nothing
  * to weir. Peers hear of changes while there is a session: soon, in any order, and of several
  * changes of one name perhaps of the last only. Names are for what lasts; for what comes and goes
- * by the thousand in a second there are messages. Whoever reaches this engine's address can list
- * its names, read its values, and use its memories with the rights that these were registered with.
+ * by the thousand in a second there are messages. A process that reaches this engine's address can
+ * list its names, read its values, and use its memories with the rights that these were registered
+ * with.
  */
 
 /* The name is of this memory from now on, whatever it was of before. A release of the memory that

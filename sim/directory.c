@@ -28,7 +28,7 @@ struct fact {
     uint64_t base;
 };
 
-/* What a node has heard of it. */
+/* A node's knowledge of such a fact. */
 struct belief {
     uint32_t life, count; /* of the newest value */
     bool given;           /* it has an answer, and was not told of a change since */

@@ -35,7 +35,7 @@ struct sim_qp_info {
 
 /* It failed for good, and was let go of. */
 bool sim_nic_let_go(const struct weir_device *nic);
-/* What the node lacks now: EMFILE or ENOMEM; 0: nothing. */
+/* The resource that the node lacks now: EMFILE or ENOMEM; 0: nothing. */
 int sim_nic_lack(const struct weir_device *nic);
 /* How long the completion that waits for longest has waited to be polled. */
 uint64_t sim_nic_unpolled_ns(const struct weir_device *nic);

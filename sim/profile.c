@@ -384,7 +384,7 @@ static void one_host(uint64_t seed, struct sim_config *config) {
 
 /* ---- profiles ---------------------------------------------------------- */
 
-/* What nodes say of where they listen. */
+/* The addresses that nodes tell. */
 static void tell(struct sim_prng *prng, struct sim_workload_config *work, uint32_t nodes) {
     for (uint32_t i = 0; i < nodes; i++) {
         work->told[i] = PICK(prng, SIM_TOLD_TRUE, SIM_TOLD_TRUE, SIM_TOLD_WILDCARD,

@@ -692,7 +692,7 @@ static weir_engine_options options_of(const struct sim_app *app) {
     weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
 
     options.listen = app->node->address;
-    /* Who tells another address than its own listens at a wildcard. */
+    /* A node that tells another address than its own listens at a wildcard. */
     if (app->node->told[0] != '\0' && strncmp(app->node->told, "0.0.0.0:", 8) != 0)
         options.advertise = app->node->told;
     options.transfers_max = config->transfers_max;

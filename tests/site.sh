@@ -39,7 +39,7 @@ cross() {
 }
 check E12_names_and_files_are_links cross
 
-# What the pages name as weir's is there: functions, types and constants, and variables that are read.
+# All that the pages name as weir's is there: functions, types and constants, and variables that are read.
 real_names() {
     grep -rohE '\b(weir|WEIR)_[A-Za-z0-9_]+' "$root/include" "$root/src" "$root/tests" "$root/python" \
         "$root/adapters" |

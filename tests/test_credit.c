@@ -12,7 +12,7 @@
 #include "credit.h"
 #include "handle.h"
 
-/* What is told: of notifications, and of words. */
+/* The credits that are told: of notifications, and of words. */
 static uint64_t tells(uint32_t notes, uint32_t words) {
     return notes | (uint64_t)words << 32;
 }

@@ -93,7 +93,7 @@ static void test_W11_the_name_goes_before_the_environment(void **state) {
     assert_null(strstr(chosen("shm").note, places[0]));
 }
 
-/* What a query says of the settings: the value, and whence it is. */
+/* A query's answer about the settings: the value, and whence it is. */
 static void test_W11_settings_say_what_is_named(void **state) {
     weir_engine_options options = WEIR_ENGINE_OPTIONS_INIT;
     weir_setting_info info = WEIR_SETTING_INFO_INIT;

@@ -100,7 +100,7 @@ static void test_M12_sizes(void **state) {
     assert_int_equal(loans_longest(10), 0);
 }
 
-/* What a sender says of a loan may be anything. */
+/* A sender's word about a loan may be anything. */
 static void test_M12_a_loan_is_in_its_memory(void **state) {
     static const struct {
         struct room_loan loan;

@@ -321,7 +321,7 @@ static void test_M3_loans_keep_the_order(void **state) {
     close_both(&a, &b);
 }
 
-/* What was sent stays as it is when its sender has closed, or takes other memory. */
+/* A message that was sent stays as it is when its sender has closed, or takes other memory. */
 static void test_M12_the_end_of_a_sender(void **state) {
     (void)state;
     struct side a, b;

@@ -148,7 +148,7 @@ sender_asked_to_end() {
     kill -TERM "${senders##* }"
     ended 1 'weir: sender: interrupted'
 }
-# Whoever sees it first says so, alone.
+# The process that sees it first says so, alone.
 target_killed() {
     begin 3600 "$@" || return 1
     kill -KILL "$target"

@@ -34,7 +34,7 @@ static weir_engine_options limits(void) {
     return options;
 }
 
-/* Who is there, and a session. */
+/* The peer, and a session. */
 static uint64_t answer(struct lone *lone, const char *address, uint32_t n) {
     uint64_t conn = lone_dialled(lone, address);
     lone_say_iam(lone, conn, n, address);
@@ -1280,7 +1280,7 @@ static void test_M10_a_host_that_is_gone(void **state) {
     lone_close(world.lone);
 }
 
-/* What this engine says of itself when it is asked. */
+/* This engine's word about itself when it is asked. */
 static void test_M10_a_question_is_answered(void **state) {
     (void)state;
     weir_engine_options options = limits();

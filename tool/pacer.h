@@ -43,7 +43,7 @@ struct pacer {
 
 /* From one operation's place to the next one's. */
 uint64_t pacer_stride(const struct options *options);
-/* What the target opens for writes or reads. */
+/* The memory that the target opens for writes or reads. */
 struct proto_open pacer_open(const struct options *options, enum op_kind op);
 
 /* Fills in the flights of a pacer whose session is open; the members above them are set. 0, or -1

@@ -432,7 +432,7 @@ int session_restart(struct session *session) {
     return pid < 0 ? -1 : 0;
 }
 
-/* What is sent before the engine has told of the end would end with it. */
+/* A message that is sent before the engine has told of the end would end with it. */
 static int await_successor(struct session *session) {
     uint64_t until = host_now_ns() + SESSION_TIMEOUT_NS;
     int rc = WEIR_ENOTREADY;

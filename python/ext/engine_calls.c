@@ -348,7 +348,7 @@ struct turn {
     Py_ssize_t notes_most;
     bool with_events, once;
     PyObject *seen; /* a list of events that were taken, or NULL */
-    /* What came of it: */
+    /* The outcome: */
     PyObject *ended;
     bool news;
     unsigned in_vain; /* arms that found work, and brought nothing */

@@ -97,13 +97,13 @@ void asked_again(struct asked *asked, uint32_t entry);
 /* The next one in the peer's line; GROUPS_NONE: none. */
 uint32_t asked_next(const struct asked *asked, uint32_t peer);
 void asked_said(struct asked *asked, uint32_t entry);
-/* What answered is none: it stands in its peer's line again. */
+/* The words that answered are no answer: the question stands in its peer's line again. */
 void asked_unsaid(struct asked *asked, uint32_t entry);
 /* The peer is not reached. Whether the application was told to wait for an answer of it, which it
  * does no more. */
 bool asked_failed(struct asked *asked, uint32_t peer);
 
-/* What an answer means to those that have the one before. */
+/* The meaning of an answer for users that have the one before. */
 struct asked_turn {
     bool stale; /* memory that was opened by it is not what the name is of now */
     bool tell;  /* the application waits for it, or has the one before, which was another */
@@ -113,11 +113,11 @@ struct asked_turn asked_answered(struct asked *asked, uint32_t entry,
 
 /* The peer says that the name of this hash has changed; 0: any may have. */
 void asked_changed(struct asked *asked, uint32_t peer, uint64_t hash);
-/* Nothing that was under way arrives any more. What is used or waited for is asked again. same: the
- * engine there is the same, so that versions mean what they did. */
+/* Nothing that was under way arrives any more. Names that are used or waited for are asked again.
+ * same: the engine there is the same, so that versions mean what they did. */
 void asked_new_life(struct asked *asked, uint32_t peer, bool same);
-/* Another peer turned out to be the same: its questions are this one's. Those that both have, and
- * that have users, are of no use to these any more. */
+/* Another peer turned out to be the same: its questions are this one's. Questions that both have,
+ * and that have users, are of no use to these any more. */
 void asked_move(struct asked *asked, uint32_t from, uint32_t to);
 /* The peer is forgotten, and all of its entries are free, also those with users. */
 void asked_forget(struct asked *asked, uint32_t peer);

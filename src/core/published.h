@@ -56,8 +56,8 @@ void published_init(struct published *published, void *memory, uint32_t max, uin
 
 /* The entry of a name that is there; GROUPS_NONE: there is none. */
 uint32_t published_find(const struct published *published, const char *name, size_t length);
-/* The name is of this memory, or of a copy of this value, from now on. What it is already is no
- * change. EAGAIN: `max` names are there. */
+/* The name is of this memory, or of a copy of this value, from now on. A name that is so already
+ * does not change. EAGAIN: `max` names are there. */
 int published_memory(struct published *published, const char *name, uint64_t memory);
 int published_value(struct published *published, const char *name, const void *value,
                     size_t length);

@@ -100,7 +100,7 @@ _Static_assert(WORD_SIZE_MAX <= WEIR_NOTIFY_MAX, "a word fits where a notificati
 _Static_assert(ROOM_CHUNKS_MAX < WORD_KEEP, "a chunk's number leaves the flag alone");
 _Static_assert(ROOM_LENGTH_MAX < WORD_SKIP, "a length does, too");
 
-/* What became of POOL. */
+/* The outcome of POOL. */
 enum word_mapped { WORD_IS_MAPPED, WORD_MAPPED_LATER, WORD_MAPPED_NEVER };
 
 /* Of words about names; the fields that a word has not are 0. */

@@ -50,7 +50,7 @@ static uint64_t pass_for(const struct peer *peer, uint64_t conn) {
 
 /* Any visitor is answered, and no peer is made before its HELLO. The visitor's instance and address
  * are kept until then, as far as there is room. */
-/* What an IAM to ourselves shows, so that nobody else passes for us by repeating our instance. */
+/* The proof in an IAM to ourselves, so that nobody else passes for us by repeating our instance. */
 static uint64_t pass_of_self(weir_engine *engine) {
     if (engine->self_pass == 0)
         engine->ports.env.ops->entropy(engine->ports.env.self, &engine->self_pass,

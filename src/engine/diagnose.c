@@ -290,7 +290,7 @@ static uint32_t connected(weir_engine *engine, const struct peer *peer, weir_sta
 
 /* ---- the peer's word --------------------------------------------------- */
 
-/* What TCP knows of the peer's host. */
+/* TCP's knowledge of the peer's host. */
 static void look_at_host(weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
     const struct weir_control *control = &engine->ports.control;
     struct weir_control_look seen = {0};
@@ -301,7 +301,7 @@ static void look_at_host(weir_engine *engine, const struct peer *peer, weir_stal
     out->control_retransmits = seen.retransmits;
 }
 
-/* What the peer said of itself, or that it does not answer. */
+/* The peer's word about itself, or that it does not answer. */
 static void take_word(const weir_engine *engine, const struct peer *peer, weir_stall_info *out) {
     const struct watch *watch = &peer->watch;
     if (watch->question != 0 && !watch->answered)

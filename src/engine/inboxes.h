@@ -18,7 +18,7 @@ void inboxes_drop(struct inbox_entry *entry);
 /* Its number is free; its memory lasts until nothing is written there or held. */
 void inboxes_close(weir_engine *engine, struct inbox_entry *entry);
 
-/* What came from a peer; false: no engine says so. */
+/* A word that came from a peer; false: no engine says so. */
 bool inboxes_arrived(weir_engine *engine, struct peer *peer, const uint8_t *payload,
                      uint32_t length, uint64_t tag);
 bool inboxes_heard(weir_engine *engine, struct peer *peer, const struct word *word);

@@ -68,7 +68,7 @@ static bool is_answered(const struct asked_entry *entry) {
     return entry->known && (entry->listing || entry->kind != NAME_NOTHING);
 }
 
-/* What comes next in a list may be another the next time. */
+/* The next entry of a list may be another the next time. */
 static void give(weir_engine *engine, struct asked_entry *entry, struct query *query) {
     entry->given = true;
     entry->awaited = false;

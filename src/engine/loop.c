@@ -81,7 +81,7 @@ static void hear_words(weir_engine *engine, struct peer *peer, struct transfer *
         engine->stats.data_malformed++;
 }
 
-/* Those that came from others before have the room first. */
+/* Notifications that came from others before have the room first. */
 static bool deliver_note(weir_engine *engine, struct peer *peer, const struct transfer *transfer) {
     return engine->held_count == 0 &&
            deliver_own(engine, peer, transfer->tag, transfer->payload, transfer->notify_length);

@@ -68,7 +68,7 @@ static void put_text(struct word_named *named, const void *bytes, uint32_t lengt
         memcpy(named->bytes, bytes, length);
 }
 
-/* What a name is of by now. An entry that is another name's: the name is not there any more. */
+/* The newest answer about a name. An entry of another name: this one is not there any more. */
 static void say_found(weir_engine *engine, const struct naming *naming, struct word *word) {
     const struct published_entry *entry =
         naming->found != GROUPS_NONE ? &engine->names.published.entries[naming->found] : NULL;

@@ -28,7 +28,7 @@ bool names_import_made(weir_engine *engine, const struct name_answer *answer);
 /* Such an import is released; harmless where the entry is gone, and for 0. */
 void names_import_gone(weir_engine *engine, uint64_t named);
 
-/* What was under way between the two does not arrive any more. same: the instance there is. */
+/* Words under way between the two do not arrive any more. same: the instance there is. */
 void names_new_life(weir_engine *engine, struct peer *peer, bool same);
 /* There is a session. */
 void names_up(weir_engine *engine, struct peer *peer);

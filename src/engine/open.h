@@ -9,7 +9,7 @@
 uint64_t open_address_bytes(const weir_engine_options *options,
                             const struct weir_device_caps *caps);
 
-/* What such an engine asks of its device. */
+/* The wishes of such an engine to its device. */
 void open_wishes(const weir_engine_options *options, const struct weir_device_nic *nic,
                  struct weir_device_wishes *wishes_out);
 

@@ -584,7 +584,7 @@ void peer_closed(weir_engine *engine, struct peer *peer) {
         return;
     forget_stall(engine, peer, peer->id);
     forget_stall(engine, known, peer->id);
-    /* What a leaving instance has left to deliver keeps the handle that was told. */
+    /* Deliveries that a leaving instance has left keep the handle that was told. */
     bool told = !peer_is_leaving(known) && (known == peer || known->handle == peer->id);
     tables_lock(engine);
     peer->id = handle_next(peer->id);

@@ -113,7 +113,7 @@ static int fill_pieces(weir_engine *engine, struct request *request, struct peer
     struct region_pair own = REGION_PAIR_NONE;
     struct region_pair *pair = request->owned ? &peer->pairs[request->opcode] : &own;
     struct plan_block *last = record_block_start(engine, index);
-    /* What has begun (use_spare) is not refused any more: it ends so. */
+    /* A record that has begun (use_spare) is not refused any more: it ends so. */
     bool asks = request->owned && !request->use_spare && engine->device_ops->mr_is_gone != NULL;
     uint64_t seen = 0;
     int rc = WEIR_OK;

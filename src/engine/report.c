@@ -49,7 +49,7 @@ const char *weir_stall_cause_name(int cause) {
 
 /* ---- numbers ----------------------------------------------------------- */
 
-/* What is asked of a peer at one moment. */
+/* The questions to a peer at one moment. */
 struct report {
     weir_stall_info info;
     weir_stall_info last;   /* the last stall, when it was told, */

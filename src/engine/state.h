@@ -87,7 +87,7 @@ enum transfer_state {
     TR_TERMINAL
 };
 
-/* What a transfer is for. All but TRANSFER_PLAIN end with a SEND of another kind than a
+/* The purpose of a transfer. All but TRANSFER_PLAIN end with a SEND of another kind than a
  * notification's, and the last two are the engine's own: nobody waits for them. */
 enum transfer_kind {
     TRANSFER_PLAIN,
@@ -338,7 +338,7 @@ enum stream_state {
     STREAM_CLOSED  /* the inbox was closed: nothing more is written there; LEFT is to be said */
 };
 
-/* What this engine has in one inbox of one peer: streams.c. */
+/* The streams that this engine has to one inbox of one peer: streams.c. */
 struct stream {
     bool used;
     uint8_t state; /* enum stream_state */
@@ -447,7 +447,7 @@ struct trace_rate {
     uint32_t second, count;
 };
 
-/* What a peer is to be told about messages: talk.c. */
+/* Words about messages that a peer is to be told: talk.c. */
 struct talk {
     bool due;         /* there is something */
     bool speaking;    /* its transfer is under way */
@@ -460,7 +460,7 @@ struct talk {
     uint32_t absent[ABSENT_MAX]; /* numbers that it asked for, to be told so */
 };
 
-/* What a peer is to be told about names, and has under way: names.c. */
+/* Words about names that a peer is to be told, and has under way: names.c. */
 struct naming {
     uint64_t told;  /* of one that has asked: the version of ours that it was told of */
     uint64_t said;  /* our question to it that is not answered; 0: none */

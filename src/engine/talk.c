@@ -384,7 +384,7 @@ void talk_new_life(weir_engine *engine, struct peer *peer, uint64_t life) {
     streams_tell(engine, peer); /* the session before may be up still */
 }
 
-/* What came before the present life is over when its sessions are. */
+/* A life before the present one is over when its sessions are. */
 void talk_session_over(weir_engine *engine, const struct peer *peer) {
     if (!peer_is_there(peer))
         return;

@@ -56,7 +56,7 @@ static struct plan_cursor plan_of(const weir_engine *engine, const struct transf
     return plan_start(engine->blocks, transfer_index(engine, transfer));
 }
 
-/* What it tells is of no stream any more, or of an instance that forgot us. */
+/* The word is of no stream any more, or of an instance that forgot us. */
 static bool own_is_void(const weir_engine *engine, const struct peer *peer,
                         const struct transfer *transfer) {
     if (transfer->kind == TRANSFER_WORDS)

@@ -353,7 +353,7 @@ void turns_inflight(weir_engine *engine) {
     }
 }
 
-/* What is said of messages is heard at once, and answered: a few rounds of that are one turn. */
+/* Words about messages are heard at once, and answered: a few rounds of that are one turn. */
 static void serve_self(weir_engine *engine, struct peer *peer, uint64_t bytes_most) {
     bool more = true;
     if (peer->spent && peer->runnable)

@@ -90,7 +90,7 @@ static void judge(weir_engine *engine, struct peer *peer, uint64_t now, bool beh
         watch->from_ns = now - engine->options.watchdog_ns; /* with the next look */
 }
 
-/* What is counted from now on is of this stillness. */
+/* Counts from now on are of this stillness. */
 static void count_from(weir_engine *engine, struct watch_counts *counts, uint64_t now) {
     if (counts->at_ns != 0)
         return;

@@ -85,8 +85,8 @@ struct weir_env {
 
 struct weir_device; /* each backend defines its own */
 
-/* What a device, or the system, counts of the device's port, for all of its users together, since
- * some time before the device was opened. */
+/* The counts that a device, or the system, keeps of the device's port, for all of its users
+ * together, since some time before the device was opened. */
 struct weir_device_counts {
     uint64_t not_ready;      /* answers that came, that a receiver was not ready (RNR) */
     uint64_t repeats;        /* requests sent again: no answer in time, or one out of order */
@@ -461,8 +461,8 @@ struct weir_device_ops {
     /* Whether nothing can go by the link of this device, which is down. A system call. NULL: there
      * is none. */
     bool (*link_is_down)(struct weir_device *device);
-    /* False: nothing is counted. What is not counted alone stays 0. Some system calls, of which
-     * some drivers ask the device. NULL: it never counts. */
+    /* False: nothing is counted. A count that is not kept alone stays 0. Some system calls, of
+     * which some drivers ask the device. NULL: it never counts. */
     bool (*counts)(struct weir_device *device, struct weir_device_counts *out);
     /* NULL: it meets nothing of the kind. */
     void (*tally)(struct weir_device *device, struct weir_device_tally *out);
@@ -498,7 +498,7 @@ struct weir_control_event {
     int error;
 };
 
-/* What the control channel knows of the host at the other end of a connection. */
+/* The control channel's knowledge of the host at the other end of a connection. */
 struct weir_control_look {
     bool silent;          /* something was sent that the host has not acknowledged, repeats of it
                            * neither; or it does not answer the dial */

@@ -185,7 +185,7 @@ static struct frame *keep(struct direction *way, const uint8_t *bytes, uint32_t 
     return frame;
 }
 
-/* Those held back whose time has come, or all whom enough have overtaken. */
+/* Packets held back whose time has come, or all whom enough have overtaken. */
 static void deliver_held(struct direction *way, bool one_passed, uint64_t now) {
     struct frame **at = &way->held;
 

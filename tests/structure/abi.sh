@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # abi.sh ROOT LIBRARY: a program of the last release runs with this library: no function, and no
-# constant, is gone or another, and no structure has another layout. What is compared with is in
-# packaging/abi. Functions, constants, and fields at the end of a structure that has its own size, may
+# constant, is gone or another, and no structure has another layout. The interface to compare
+# with is in packaging/abi. Functions, constants, and fields at the end of a structure that has its own size, may
 # come. With another number in the library's name everything may change: such a program does not get
 # that library.
 library=$(realpath "${2:?usage: $0 ROOT LIBRARY}")

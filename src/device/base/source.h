@@ -18,7 +18,7 @@ struct setting_source {
  * variables that the name stands for are not looked at, also those of parts that it leaves out:
  * what they say is about another NIC. */
 const char *source_text(const struct setting_source *source, const char *variable);
-/* What a note calls that text: the variable, or the word for that part of the name. */
+/* The name of that text in a note: the variable, or the word for that part of the name. */
 const char *source_name(const struct setting_source *source, const char *variable);
 /* Whether the text is of the name. */
 bool source_is_named(const struct setting_source *source, const char *variable);

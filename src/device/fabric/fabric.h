@@ -66,7 +66,7 @@ struct fabric_backend {
     const char *name;
     const struct fabric_rule *rules; /* its variables */
     size_t rule_count;
-    /* What libfabric offers; the caller frees it. An answer of libfabric's (negated errno). */
+    /* The offers of libfabric; the caller frees them. An answer of libfabric's (negated errno). */
     int (*ask)(const struct fabric_library *library, const struct fabric_names *names,
                struct fi_info **list_out);
     /* NULL: nothing in it will do. */

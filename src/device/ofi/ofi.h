@@ -363,7 +363,7 @@ void ofi_flush(struct weir_qp *qp);
 int stash_reserve(struct weir_device *device, uint32_t entries);
 /* A QP goes, with so many. */
 void stash_forget(struct weir_device *device, const struct weir_qp *qp, uint32_t entries);
-/* Whoever sleeps wakes. */
+/* A caller that sleeps wakes. */
 void ofi_wake(struct weir_device *device);
 /* In the engine's place: takes what is there, and wakes it if that is for it. */
 void ofi_serve(struct weir_device *device);

@@ -332,7 +332,7 @@ static int try_wait(const struct weir_device *device) {
     return fi_trywait(device->fabric, fids, 2);
 }
 
-/* Whoever sleeps is woken before a peer can know that there is something. */
+/* A caller that sleeps is woken before a peer can know that there is something. */
 void ofi_serve(struct weir_device *device) {
     struct pollfd ready[2] = {{.fd = device->cq_fd, .events = POLLIN},
                               {.fd = device->eq_fd, .events = POLLIN}};
@@ -385,8 +385,7 @@ int ofi_arm(struct weir_device *device) {
     return news ? WEIR_EAGAIN : WEIR_OK;
 }
 
-/* What is there is taken to the stash, so that descriptors which stay readable until then are not.
- */
+/* All that is there is taken to the stash: descriptors that stay readable until then are not. */
 void ofi_disarm(struct weir_device *device) {
     struct pollfd ready[2] = {{.fd = device->cq_fd, .events = POLLIN},
                               {.fd = device->eq_fd, .events = POLLIN}};

@@ -114,7 +114,7 @@ int ofi_qp_create(struct weir_device *device, const struct weir_qp_options *opti
 
 /* ---- error, destroy ---- */
 
-/* What the provider had completed before is taken first; what it says while it closes is that
+/* Completions that the provider had before are taken first; what it says while it closes is that
  * nothing more comes. */
 void qp_break(struct weir_qp *qp) {
     if (qp->state == OFI_ERROR)

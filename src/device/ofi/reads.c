@@ -68,8 +68,8 @@ static int bytes_waiting(int fd) {
     return ioctl(fd, SIOCINQ, &bytes) == 0 ? bytes : 0;
 }
 
-/* What has not begun to arrive when looks bring nothing, does not: a message that finds no receive
- * is in front of it. */
+/* An answer that has not begun to arrive when looks bring nothing, does not: a message that finds
+ * no receive is in front of it. */
 void reads_end(struct weir_qp *qp) {
     struct weir_device *device = qp->device;
     uint32_t idle = 0, idle_max = IDLE_LOOKS + device->qp_count / QPS_A_LOOK;
