@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.py FILE [WORD]: runs the tests of a file, those with WORD in their names, and says of each how
-it went, in the words that scripts/results.py counts: ok, FAILED, skip."""
+it went, in the words that scripts/results.py counts: ok, FAILED, skip. A test that takes too long is told to
+end (SIGTERM, to all its processes), and each of them that has not exec'ed says where it stands."""
 import faulthandler
 import importlib.util
 import os
+import signal
 import sys
 import traceback
 import unittest
@@ -46,7 +48,7 @@ class Result(unittest.TestResult):
 def main(path, word=""):
     """Runs them; the exit status is 0 if none failed and one ran."""
     faulthandler.enable()
-    faulthandler.dump_traceback_later(570, exit=True)
+    faulthandler.register(signal.SIGTERM, chain=True)
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     spec = importlib.util.spec_from_file_location("tests", path)
     module = importlib.util.module_from_spec(spec)
@@ -55,7 +57,6 @@ def main(path, word=""):
     chosen = unittest.TestSuite(test for group in suite for test in group if word in test.id())
     result = Result()
     chosen.run(result)
-    faulthandler.cancel_dump_traceback_later()
     if result.testsRun == 0:
         print(f"{path}: no test has {word!r} in its name")
     return 0 if result.testsRun > 0 and result.wasSuccessful() else 1

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import unittest
 
 import lib
@@ -52,6 +53,11 @@ class Tutorial(lib.Test):
                 out, _ = target.communicate(timeout=lib.PATIENCE)
         self.assertEqual((source.returncode, target.returncode), (0, 0))
         self.assertEqual(out, said)
+
+    def test_P11_the_readme_has_the_same_programs(self):
+        lines = [re.sub(r"  +# .*", "", line) for line in (ROOT / "README.md").read_text().splitlines()]
+        for program in (example.TARGET, example.SOURCE):
+            self.assertIn(textwrap.indent(program, "    "), "\n".join(lines) + "\n")
 
     @unittest.skipUnless(HAS_NUMPY, "no numpy")
     def test_P11_the_rest_runs_from_top_to_bottom(self):

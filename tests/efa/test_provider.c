@@ -195,31 +195,39 @@ static void test_bad_keys(int fd) {
     close_side(&b);
 }
 
-static void test_mr_close(int fd) {
-    (void)fd;
+/* A memory that is closed amid a write. False: the write was over before. */
+static bool closed_amid(size_t all) {
     struct side a, b;
     struct about of_b;
-    enum { ALL = 64 * MIB };
-    open_two(&a, &b, &of_b, ALL);
-    memset(a.bytes, 1, ALL);
-    INSIST(try_transfer(&a, true, 0, ALL, &of_b, 0, &a.contexts[0]));
+    open_two(&a, &b, &of_b, all);
+    memset(a.bytes, 1, all);
+    INSIST(try_transfer(&a, true, 0, all, &of_b, 0, &a.contexts[0]));
     volatile uint8_t *bytes = b.bytes;
     for (bool begun = false; !begun;) {
-        for (size_t i = 0; i < ALL; i += 32768)
+        for (size_t i = 0; i < all; i += 32768)
             begun = begun || bytes[i] != 0;
     }
     CHECK(fi_close(&b.mr->fid) == 0);
     b.mr = NULL;
     size_t landed = 0, later = 0;
-    for (size_t i = 0; i < ALL; i++)
+    for (size_t i = 0; i < all; i++)
         landed += bytes[i];
-    CHECK(status_of(&a, &a.contexts[0]) == 7);
+    int status = status_of(&a, &a.contexts[0]);
     nap(50);
-    for (size_t i = 0; i < ALL; i++)
+    for (size_t i = 0; i < all; i++)
         later += bytes[i];
-    CHECK(landed == later && landed != 0 && landed < ALL);
+    CHECK(landed == later && landed != 0);
+    CHECK(status == (landed < all ? 7 : 0));
     close_side(&a);
     close_side(&b);
+    return landed < all;
+}
+
+static void test_mr_close(int fd) {
+    (void)fd;
+    int rounds = 0;
+    while (!closed_amid(64 * (size_t)MIB))
+        CHECK(++rounds < 100); /* a busy machine has other threads run for so long */
 }
 
 static void test_endpoint_close(int fd) {
@@ -300,7 +308,7 @@ static void test_cut(int fd) {
     char path[64];
     snprintf(path, sizeof path, "/tmp/efa-fi-cut-%ld", (long)getpid());
     setenv("EFA_FAKE_CUT", path, 1);
-    setenv("EFA_FAKE_CUT_MS", "300", 1);
+    setenv("EFA_FAKE_CUT_MS", "1500", 1); /* of naps between a cut and its end, many */
     struct side a, b;
     struct about of_b;
     open_two(&a, &b, &of_b, 64 * 1024);
@@ -313,7 +321,7 @@ static void test_cut(int fd) {
     CHECK(try_receive(&b, 0, 64, &b.contexts[0]) == 0);
     INSIST(try_transfer(&a, true, 0, 64, &of_b, 60000, &a.contexts[0]));
     CHECK(status_of(&a, &a.contexts[0]) == 13);
-    CHECK(now_ms() - begin_ms >= 250);
+    CHECK(now_ms() - begin_ms >= 1250);
     INSIST(try_send(&a, 0, 64, &a.contexts[1]));
     nap(50);
     CHECK(remove(path) == 0);
@@ -331,7 +339,7 @@ static void test_far_cut(int fd) {
     (void)fd;
     char path[64];
     snprintf(path, sizeof path, "/tmp/efa-fi-far-%ld", (long)getpid());
-    setenv("EFA_FAKE_CUT_MS", "200", 1);
+    setenv("EFA_FAKE_CUT_MS", "1500", 1);
     struct side a, b;
     open_side(&a, 64 * 1024, 0);
     setenv("EFA_FAKE_CUT", path, 1);
