@@ -36,7 +36,12 @@ PyObject *remote_import(PeerObject *peer, PyObject *args) {
     if (rc == WEIR_OK)
         weir_remote_query(engine, handle, &length, &access);
     engine_take_gil(peer->engine, state);
+    Py_ssize_t bytes = descriptor.len;
     PyBuffer_Release(&descriptor);
+    if (rc == WEIR_EINVAL)
+        return raise_code(rc,
+                          "import memory of %s: %zd bytes that are no descriptor (a name is a str)",
+                          peer_name(peer, name, sizeof(name)), bytes);
     if (rc == WEIR_ENOTSUP) {
         char why[WEIR_REFUSAL_TEXT_MAX] = "";
         peer_refusal_text(peer, why, sizeof(why));

@@ -271,6 +271,10 @@ class Refusals(lib.Test):
             self.refused(IndexError, write, [(mine, 2**64 - 1, remote, 0, 5)])
             self.refused(weir.InvalidError, self.peer.remote, b"no descriptor")
             self.refused(weir.AddressError, a.peer, "no address")
+            with self.assertRaisesRegex(weir.InvalidError, "4 bytes that are no descriptor"):
+                self.peer.remote(b"name")
+            with self.assertRaisesRegex(weir.AddressError, "'nowhere'.*\"host:port\""):
+                a.peer("nowhere")
             self.refused(weir.AddressError, a.peer, "127.0.0.1:1\0")
             self.refused(ValueError, a.allocate, 0)
             self.refused(ValueError, a.allocate, 10, "rx")
