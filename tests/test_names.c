@@ -350,6 +350,28 @@ static void test_N5_what_is_waited_for_is_asked_first(void **state) {
     free(memory);
 }
 
+/* A name in use that changes without end: the others have their turn all the same. */
+static void test_N5_none_waits_for_ever(void **state) {
+    struct asked asked;
+    void *memory = asked_new(&asked, MAX);
+    uint32_t said[MAX] = {0};
+    (void)state;
+    uint32_t used = ask(&asked, 0, "used"), one = ask(&asked, 0, "one"),
+             two = ask(&asked, 0, "two");
+    asked.entries[used].users = 1;
+    for (uint32_t turn = 1; turn <= 4 * (ASKED_PASSED_MAX + 1); turn++) {
+        asked_changed(&asked, 0, 0); /* behind those in the line; one that is there stays */
+        uint32_t i = asked_next(&asked, 0);
+        said[i]++;
+        asked_said(&asked, i);
+        (void)answer(&asked, i, NAME_VALUE, turn);
+        assert_int_equal(said[one] + said[two], turn / (ASKED_PASSED_MAX + 1));
+    }
+    assert_true(said[one] == 2 && said[two] == 2);
+    assert_null(asked_verify(&asked));
+    free(memory);
+}
+
 static void test_N2_a_new_life_asks_for_what_is_used(void **state) {
     struct asked asked;
     void *memory = asked_new(&asked, MAX);
@@ -497,6 +519,7 @@ int main(void) {
         cmocka_unit_test(test_N4_what_is_waited_for_goes_last),
         cmocka_unit_test(test_N5_questions_without_an_answer),
         cmocka_unit_test(test_N5_what_is_waited_for_is_asked_first),
+        cmocka_unit_test(test_N5_none_waits_for_ever),
         cmocka_unit_test(test_N2_a_new_life_asks_for_what_is_used),
         cmocka_unit_test(test_N2_two_names_of_a_peer_become_one),
         cmocka_unit_test(test_N4_any_order_of_questions_and_answers),

@@ -170,13 +170,22 @@ void asked_again(struct asked *asked, uint32_t i) {
 
 uint32_t asked_next(const struct asked *asked, uint32_t peer) {
     uint32_t i = groups_first(&asked->line, peer);
-    return i != GROUPS_NONE ? i : groups_first(&asked->line, asked->peers + peer);
+    uint32_t other = groups_first(&asked->line, asked->peers + peer);
+    bool waits = other != GROUPS_NONE && asked->entries[other].passed < ASKED_PASSED_MAX;
+    return i != GROUPS_NONE && (other == GROUPS_NONE || waits) ? i : other;
 }
 
 void asked_said(struct asked *asked, uint32_t i) {
-    assert(asked->entries[i].state == ASKED_LINE);
+    struct asked_entry *entry = &asked->entries[i];
+    assert(entry->state == ASKED_LINE);
+    if (groups_of(&asked->line, i) == entry->peer) {
+        uint32_t other = groups_first(&asked->line, asked->peers + entry->peer);
+        if (other != GROUPS_NONE)
+            asked->entries[other].passed++;
+    }
     groups_leave(&asked->line, i);
-    asked->entries[i].state = ASKED_SAID;
+    entry->state = ASKED_SAID;
+    entry->passed = 0;
 }
 
 void asked_unsaid(struct asked *asked, uint32_t i) {

@@ -9,10 +9,11 @@
  *        ▲                                          │  asked_again: LINE, behind the answer
  *        └─────── a new life, asked_unsaid: LINE ───┘
  *
- * Questions to a peer stand in a line, those that the application waits for, or whose answers are
- * in use, before all others, and one is under way at a time. An answer is good until the peer says
- * that the name has changed, or that all may have: then it is asked again, and what was known is
- * kept until the answer is there.
+ * Questions to a peer stand in a line, and one is under way at a time. Those that the application
+ * waits for, or whose answers are in use, go first, but for every eighth: a peer that publishes one
+ * name anew without end keeps no other name from being asked for. An answer is good until the peer
+ * says that the name has changed, or that all may have: then it is asked again, and what was known
+ * is kept until the answer is there.
  *
  * An entry with users stays. Of the others the one that was looked at longest ago makes room for a
  * new question, and one that the application waits for only where all others have users.
@@ -27,7 +28,10 @@
 
 #include "published.h"
 
-enum { ASKED_BODY_MAX = 248 };
+enum {
+    ASKED_BODY_MAX = 248,
+    ASKED_PASSED_MAX = 7 /* every eighth question is one of those that do not go first */
+};
 
 enum asked_state { ASKED_REST, ASKED_LINE, ASKED_SAID };
 
@@ -55,6 +59,7 @@ struct asked_entry {
     uint8_t state; /* enum asked_state */
     uint8_t kind;  /* enum name_kind, of the answer */
     uint8_t name_length, body_length;
+    uint8_t passed; /* how often another went first while it was first of the others */
     bool used, listing;
     bool known;   /* there was an answer in this life */
     bool again;   /* SAID, and to be asked again behind that */
