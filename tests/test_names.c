@@ -368,6 +368,17 @@ static void test_N5_none_waits_for_ever(void **state) {
         assert_int_equal(said[one] + said[two], turn / (ASKED_PASSED_MAX + 1));
     }
     assert_true(said[one] == 2 && said[two] == 2);
+    while (asked.entries[one].passed < ASKED_PASSED_MAX) { /* its turn is next */
+        asked_changed(&asked, 0, 0);
+        asked_said(&asked, used);
+        (void)answer(&asked, used, NAME_VALUE, 100);
+    }
+    asked_changed(&asked, 0, 0);
+    asked.entries[one].users = 1;
+    asked_again(&asked, one); /* it goes first now, behind what did before */
+    assert_int_equal(asked_next(&asked, 0), used);
+    asked_forget(&asked, 0);
+    assert_int_equal(asked_next(&asked, 0), GROUPS_NONE);
     assert_null(asked_verify(&asked));
     free(memory);
 }

@@ -122,8 +122,8 @@ PyObject *peer_open(EngineObject *engine, PyObject *address) {
         return NULL;
     int rc = strlen(text) == (size_t)length ? weir_peer_open(open, text, &handle) : WEIR_EADDRESS;
     if (rc == WEIR_EADDRESS)
-        return raise_code(rc, "open the peer %R (\"host:port\", with an IPv6 host in brackets)",
-                          address);
+        return raise_code(
+            rc, "open the peer %R (\"host:port\" of one host, an IPv6 one in brackets)", address);
     if (rc != WEIR_OK)
         return raise_code(rc, "open the peer %R", address);
     PyObject *self = peer_new(engine, handle, true);

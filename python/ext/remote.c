@@ -40,7 +40,8 @@ PyObject *remote_import(PeerObject *peer, PyObject *args) {
     PyBuffer_Release(&descriptor);
     if (rc == WEIR_EINVAL)
         return raise_code(rc,
-                          "import memory of %s: %zd bytes that are no descriptor (a name is a str)",
+                          "import memory of %s: %zd bytes that are no descriptor of this version "
+                          "(a name is a str)",
                           peer_name(peer, name, sizeof(name)), bytes);
     if (rc == WEIR_ENOTSUP) {
         char why[WEIR_REFUSAL_TEXT_MAX] = "";

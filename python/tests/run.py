@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.py FILE [WORD]: runs the tests of a file, those with WORD in their names, and says of each how
-it went, in the words that scripts/results.py counts: ok, FAILED, skip. A test that takes too long is told to
-end (SIGTERM, to all its processes), and each of them that has not exec'ed says where it stands."""
+it went, in the words that scripts/results.py counts: ok, FAILED, skip. A test that takes too long
+says where it stands, and so does a child that it has forked when it is told to end (SIGTERM)."""
 import faulthandler
 import importlib.util
 import os
@@ -48,7 +48,9 @@ class Result(unittest.TestResult):
 def main(path, word=""):
     """Runs them; the exit status is 0 if none failed and one ran."""
     faulthandler.enable()
-    faulthandler.register(signal.SIGTERM, chain=True)
+    faulthandler.dump_traceback_later(570, exit=True)
+    if "libtsan" not in os.environ.get("LD_PRELOAD", ""):  # which defers signals: it would go on for ever
+        faulthandler.register(signal.SIGTERM, chain=True)
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     spec = importlib.util.spec_from_file_location("tests", path)
     module = importlib.util.module_from_spec(spec)
@@ -57,6 +59,7 @@ def main(path, word=""):
     chosen = unittest.TestSuite(test for group in suite for test in group if word in test.id())
     result = Result()
     chosen.run(result)
+    faulthandler.cancel_dump_traceback_later()
     if result.testsRun == 0:
         print(f"{path}: no test has {word!r} in its name")
     return 0 if result.testsRun > 0 and result.wasSuccessful() else 1

@@ -315,6 +315,8 @@ static const char *verify_entry(const struct asked *asked, uint32_t i, uint32_t 
     bool in_line = line == entry->peer || line == asked->peers + entry->peer;
     if ((entry->state == ASKED_LINE) != in_line || (line != GROUPS_NONE && !in_line))
         return "asked: a question is not where its state says";
+    if (entry->passed > ASKED_PASSED_MAX)
+        return "asked: a question was passed more often than any is";
     *said += entry->state == ASKED_SAID;
     return NULL;
 }
