@@ -992,7 +992,9 @@ typedef enum weir_event_type {
                               * answered is of something else now, or of nothing. `value` is its
                               * weir_name_hash. Told once: again when it has been asked for again.
                               * With an error, and `value` 0: the peer was not reached for what
-                              * was asked, or is gone; nothing of it is asked until a call does */
+                              * was asked, or is gone; nothing of it is asked until a call does.
+                              * Answers from before a GONE, told of any of the peer's handles, are
+                              * over: no change of them is told */
 } weir_event_type;
 
 typedef struct weir_event {

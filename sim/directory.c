@@ -300,12 +300,23 @@ void directory_act(struct sim_app *app) {
 
 /* ---- events ------------------------------------------------------------ */
 
+/* Whether events about that node carry the handle. */
+static bool is_of(const struct sim_app *app, uint32_t to, uint64_t handle) {
+    return handle != 0 && (app->peers[to].handle.id == handle || app->names[to].same_as == handle);
+}
+
+/* A peer that is GONE is to be asked anew, whichever of its handles the application has. */
 void directory_event(struct sim_app *app, const weir_event *event) {
     struct sim_directory *directory = app->run->directory;
     uint32_t node = app->node->index;
 
     if (directory == NULL) {
         return;
+    }
+    for (uint32_t to = 0; event->type == WEIR_EVENT_GONE && to < SIM_RUN_NODES_MAX; to++) {
+        for (uint32_t i = 0; is_of(app, to, event->peer.id) && i < NAMES; i++) {
+            directory->beliefs[node][to][i].given = false;
+        }
     }
     directory->lost[node] |= event->type == WEIR_EVENT_LOST;
     for (uint32_t i = 0; event->type == WEIR_EVENT_NAME && i < NAMES; i++) {

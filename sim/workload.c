@@ -450,12 +450,12 @@ static void take_events(struct sim_app *app) {
         sim_trace(app->run->world, "n%u event %d of %llx %s", app->node->index, (int)event.type,
                   (unsigned long long)event.peer.id,
                   event.error == 0 ? "" : weir_error_name(event.error));
+        directory_event(app, &event); /* by the names that the application has before it */
         doors_event(app, &event);
         oracle_event(app->run->oracle, node, node_of(app, event.peer), &event);
         oracle_stalls_event(app->run->oracle, app->node->index,
                             app->run->mail == NULL ? node_of(app, event.peer) : UINT32_MAX, &event);
         mail_event(app, &event);
-        directory_event(app, &event);
         for (uint32_t i = 0; event.type == WEIR_EVENT_GONE && i < SIM_RUN_NODES_MAX; i++) {
             app->peers[i].gone |= app->peers[i].open && app->peers[i].handle.id == event.peer.id;
         }
