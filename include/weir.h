@@ -449,9 +449,11 @@ WEIR_API int weir_name_withdraw(weir_engine *engine, const char *name);
 /* Asks the peer for the memory of this name, and imports it as weir_memory_import does. Connects,
  * if there is no session. Blocks until there is an answer, and something of this name, or
  * timeout_ns has passed (UINT64_MAX: no limit), and makes progress meanwhile; with 0 it does not
- * wait, and WEIR_EVENT_NAME tells when to call again. Each call is another import. Once the name is
- * of another memory, or of none, the import is stale: transfers with it are ESTALE, it is still to
- * be released, WEIR_EVENT_NAME tells, and another call opens what the name is of then. Errors:
+ * wait for the peer to answer, and WEIR_EVENT_NAME tells when to call again. The import behind the
+ * answer takes as long as weir_memory_import, whatever timeout_ns is: on shm, where the process
+ * that owns the memory is stopped, 1 s, and is EAGAIN. Each call is another import. Once the name
+ * is of another memory, or of none, the import is stale: transfers with it are ESTALE, it is still
+ * to be released, WEIR_EVENT_NAME tells, and another call opens what the name is of then. Errors:
  * EINVAL (no name), ENOTREADY (there is no answer yet, or nothing of this name), EACCESS (it is of
  * a value), EAGAIN (names_max, all of them in use; the name became another one during each import;
  * or as weir_memory_import), ESTALE (the peer handle); while it waits, why the peer was not reached
