@@ -158,16 +158,15 @@ static void end_unseen(EngineObject *engine, weir_transfer handle) {
 
 /* A program whose transfers are all done at once never waits: what comes from peers, and that one
  * has died, is to be seen all the same. */
-static void make_progress(EngineObject *engine) {
-    if (!engine->has_thread && engine_is_usable(engine))
+static void was_done_at_once(EngineObject *engine) {
+    if (++engine->done_at_once % DONE_TURN == 0 && !engine->has_thread && engine_is_usable(engine))
         weir_engine_progress(engine->engine);
 }
 
 PyObject *transfer_new(EngineObject *engine, PyObject *peer, weir_transfer handle,
                        struct segments *kept, const char *what) {
     if (handle.id == 0) {
-        if (++engine->done_at_once % DONE_TURN == 0)
-            make_progress(engine);
+        was_done_at_once(engine);
         return Py_NewRef((PyObject *)weirpy.done);
     }
     TransferObject *self = blank();
@@ -300,9 +299,13 @@ static PyObject *transfer_wait(PyObject *object, PyObject *const *args, Py_ssize
     }
     if (!seconds_to_ns(count + named == 1 ? args[0] : Py_None, &timeout_ns))
         return NULL;
+    bool under_way = self->status == WEIR_EINPROGRESS;
     int status = transfer_poll(self);
-    if (status != WEIR_EINPROGRESS)
+    if (status != WEIR_EINPROGRESS) {
+        if (under_way)
+            was_done_at_once(self->engine);
         return status_result(self, status);
+    }
     waiting_begin(&waiting, timeout_ns);
     for (;;) {
         weir_engine *engine = engine_use(self->engine);

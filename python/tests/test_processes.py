@@ -105,9 +105,14 @@ class TwoProcesses(lib.Test):
                     remote.release()
 
     def test_P7_a_target_that_is_killed_is_noticed_by_who_only_waits_for_writes(self):
-        target = """
+        for size in (4096, 8 << 20):  # done in the submit; done with a handle
+            with self.subTest(size=size):
+                self.killed_under_waits(size)
+
+    def killed_under_waits(self, size):
+        target = f"""
             with lib.engine(thread=True) as engine:
-                memory = engine.allocate(4096)
+                memory = engine.allocate({size})
                 say(engine.address)
                 say(memory.export().hex())
                 hear()
@@ -115,7 +120,7 @@ class TwoProcesses(lib.Test):
         with lib.engine() as engine, lib.Child(target) as child:
             peer = engine.peer(child.hear())
             remote = peer.remote(bytes.fromhex(child.hear()))
-            memory = engine.allocate(4096)
+            memory = engine.allocate(size)
             peer.write(memory, remote).wait(lib.PATIENCE)
             child.kill()
             child.process.wait()
