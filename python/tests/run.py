@@ -49,7 +49,8 @@ def main(path, word=""):
     """Runs them; the exit status is 0 if none failed and one ran."""
     faulthandler.enable()
     faulthandler.dump_traceback_later(570, exit=True)
-    if "libtsan" not in os.environ.get("LD_PRELOAD", ""):  # which defers signals: it would go on for ever
+    # ThreadSanitizer defers signals: a handler that raises its own again would run for ever.
+    if "libtsan" not in os.environ.get("LD_PRELOAD", ""):
         faulthandler.register(signal.SIGTERM, chain=True)
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     spec = importlib.util.spec_from_file_location("tests", path)

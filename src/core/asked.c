@@ -171,8 +171,8 @@ void asked_again(struct asked *asked, uint32_t i) {
 uint32_t asked_next(const struct asked *asked, uint32_t peer) {
     uint32_t i = groups_first(&asked->line, peer);
     uint32_t other = groups_first(&asked->line, asked->peers + peer);
-    bool waits = other != GROUPS_NONE && asked->entries[other].passed < ASKED_PASSED_MAX;
-    return i != GROUPS_NONE && (other == GROUPS_NONE || waits) ? i : other;
+    bool is_due = other != GROUPS_NONE && asked->entries[other].passed >= ASKED_PASSED_MAX;
+    return i == GROUPS_NONE || is_due ? other : i;
 }
 
 void asked_said(struct asked *asked, uint32_t i) {

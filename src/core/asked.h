@@ -9,11 +9,11 @@
  *        ▲                                          │  asked_again: LINE, behind the answer
  *        └─────── a new life, asked_unsaid: LINE ───┘
  *
- * Questions to a peer stand in a line, and one is under way at a time. Those that the application
- * waits for, or whose answers are in use, go first, but for every eighth: a peer that publishes one
- * name anew without end keeps no other name from being asked for. An answer is good until the peer
- * says that the name has changed, or that all may have: then it is asked again, and what was known
- * is kept until the answer is there.
+ * Questions to a peer stand in a line, and one is under way at a time. Questions that the
+ * application waits for, or whose answers are in use, go first, but for every eighth: a peer that
+ * publishes one name anew without end keeps no other name from being asked for. An answer is good
+ * until the peer says that the name has changed, or that all may have: then it is asked again, and
+ * what was known is kept until the answer is there.
  *
  * An entry with users stays. Of the others the one that was looked at longest ago makes room for a
  * new question, and one that the application waits for only where all others have users.

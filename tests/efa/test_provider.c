@@ -308,7 +308,7 @@ static void test_cut(int fd) {
     char path[64];
     snprintf(path, sizeof path, "/tmp/efa-fi-cut-%ld", (long)getpid());
     setenv("EFA_FAKE_CUT", path, 1);
-    setenv("EFA_FAKE_CUT_MS", "1500", 1); /* of naps between a cut and its end, many */
+    setenv("EFA_FAKE_CUT_MS", "1500", 1); /* far longer than the naps below */
     struct side a, b;
     struct about of_b;
     open_two(&a, &b, &of_b, 64 * 1024);
@@ -339,7 +339,7 @@ static void test_far_cut(int fd) {
     (void)fd;
     char path[64];
     snprintf(path, sizeof path, "/tmp/efa-fi-far-%ld", (long)getpid());
-    setenv("EFA_FAKE_CUT_MS", "1500", 1);
+    setenv("EFA_FAKE_CUT_MS", "1500", 1); /* likewise */
     struct side a, b;
     open_side(&a, 64 * 1024, 0);
     setenv("EFA_FAKE_CUT", path, 1);

@@ -13,7 +13,6 @@
  *
  * The wait comes before the library's own handler (src/os/fork.c), or, preloaded, behind it, while
  * threads that call the library pause. It allocates nothing. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -52,8 +51,9 @@ static bool sleeps(int tasks, const char *id, uint64_t *turns) {
     const char *name_end = strrchr(text, ')');
     if (name_end != NULL && strchr("StTZX", name_end[2]) == NULL)
         return false;
-    if (read_file(tasks, id, "schedstat", text))
-        *turns += strtoull(strrchr(text, ' '), NULL, 10);
+    const char *last = read_file(tasks, id, "schedstat", text) ? strrchr(text, ' ') : NULL;
+    if (last != NULL)
+        *turns += strtoull(last, NULL, 10);
     return true;
 }
 
